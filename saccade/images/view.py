@@ -1,0 +1,52 @@
+"""image → view: the small picture the scorer looks at.
+
+The paper resizes the image with antialiased bilinear interpolation to (⌊H·scale⌋, ⌊W·scale⌋) before scoring.
+Without antialiasing, small evidence falls between the sampled pixels and the scorer cannot find it.
+"""
+
+import math
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+def view_size(image_size: tuple[int, int], scale: float) -> tuple[int, int]:
+    """Height and width of the view of an image of `image_size` (height, width).
+
+    >>> view_size((960, 1280), 1 / 3)
+    (320, 426)
+    """
+    if not 0 < scale <= 1:
+        raise ValueError(
+            f"view scale is {scale}: it is the size of the view relative to the image, in (0, 1]; "
+            "for a view three times smaller than the image pass 1 / 3"
+        )
+    # The tiny addend keeps ⌊1280 · (1/4)⌋ = 320 when the product lands just below the integer.
+    height, width = (math.floor(side * scale + 1e-6) for side in image_size)
+    if height < 1 or width < 1:
+        raise ValueError(
+            f"an image of {image_size[0]}×{image_size[1]} px has no pixel left at view scale {scale}: raise the scale"
+        )
+    return height, width
+
+
+def make_view(image: Float[Tensor, "B C H W"], scale: float) -> Float[Tensor, "B C h w"]:
+    """Antialiased bilinear resize of `image` to `view_size`; the image itself at scale 1."""
+    size = view_size((image.shape[-2], image.shape[-1]), scale)
+    if size == tuple(image.shape[-2:]):
+        return image
+    return F.interpolate(image, size=size, mode="bilinear", antialias=True, align_corners=False)
+
+
+class View(nn.Module):
+    """`make_view` as a stage; `scale` is the size of the view relative to the image."""
+
+    def __init__(self, scale: float = 1 / 3):
+        super().__init__()
+        view_size((1_000_000, 1_000_000), scale)  # refuse a bad scale now, not at the first image
+        self.scale = scale
+
+    def forward(self, image: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C h w"]:
+        """The view of a batch of images."""
+        return make_view(image, self.scale)
