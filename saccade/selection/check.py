@@ -1,0 +1,32 @@
+"""What every selector refuses, in one voice."""
+
+import torch
+from torch import Tensor
+
+
+def check_scores(scores: Tensor) -> None:
+    """Scores must be B N, floating and finite."""
+    if scores.ndim != 2:
+        raise ValueError(
+            f"scores have shape {tuple(scores.shape)}, expected (batch, candidates): flatten a score map with "
+            "scores.flatten(1), or add a batch dimension with scores[None]"
+        )
+    if not scores.is_floating_point():
+        raise ValueError(f"scores have dtype {scores.dtype}, expected floating point: call scores.float()")
+    # A traced or exported model has no values to look at.
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return
+    finite = torch.isfinite(scores)
+    if not finite.all():
+        bad = int((~finite).any(dim=1).nonzero()[0])
+        raise ValueError(
+            f"{int((~finite).sum())} of {scores.numel()} scores are NaN or infinite (first in image {bad}): the scorer "
+            "has diverged or its input is not finite; lower the learning rate, clip gradients, or check the images"
+        )
+
+
+def check_k(k: int, n: int) -> None:
+    """K patches must be available among N candidates."""
+    if not 1 <= k <= n:
+        fix = "ask for at least one patch" if k < 1 else "lower k, or use a finer grid (a larger view scale)"
+        raise ValueError(f"k is {k} and there are {n} candidates, expected 1 ≤ k ≤ {n}: {fix}")

@@ -1,0 +1,87 @@
+"""The M noisy top-K draws behind a perturbed selection: pruned, drawn in chunks, kept as indices only.
+
+Nothing here is larger than one chunk of draws × the candidates that can still be chosen. Of each draw the K+1 best
+candidates and two values survive; noise is never stored, and drawn again from its seed where a gradient needs it.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from saccade.selection.noise import Noise
+
+# Elements of one chunk of noise: 4 MB of float32 stay in a CPU's cache; an accelerator wants fewer, larger launches.
+CHUNK_ELEMENTS = {"cpu": 2**20, "cuda": 2**26}
+
+
+class Draws(NamedTuple):
+    """What M draws chose.
+
+    best:      the K+1 best candidates of every draw, best first, as positions among the kept candidates.
+    kth_value, next_value: the perturbed scores of the last one chosen and of the first one left out.
+    """
+
+    best: Int[Tensor, "B M K1"]
+    kth_value: Float[Tensor, "B M"]
+    next_value: Float[Tensor, "B M"]
+
+
+def near_the_top(scores: Float[Tensor, "B N"], k: int, margin: float) -> Int[Tensor, "B U"]:
+    """Candidates that noise can lift into the top K, ascending: all within `margin` of the K-th score, at least K+1.
+
+    U is the largest count in the batch; images that need fewer keep their next-best candidates as well, which
+    costs little and spares everything downstream a mask.
+    """
+    ranked = scores.topk(k + 1, dim=1).values
+    reachable = (scores >= ranked[:, k - 1 : k] - margin).sum(dim=1)
+    count = max(k + 1, int(reachable.max()))
+    if count == scores.shape[1]:
+        return torch.arange(count, device=scores.device).expand(len(scores), count)
+    return scores.topk(count, dim=1, sorted=False).indices.sort(dim=1).values
+
+
+def chunks_of_draws(num_samples: int, elements_per_draw: int, device: torch.device) -> Iterator[slice]:
+    """Slices over the draws, each a multiple of 16 draws.
+
+    torch fills normal noise in blocks of 16, so with such chunks a CPU's stream of noise, and with it the answer, does
+    not depend on the chunk size.
+    """
+    budget = CHUNK_ELEMENTS.get(device.type, CHUNK_ELEMENTS["cuda"])
+    step = max(16, budget // elements_per_draw // 16 * 16)
+    for start in range(0, num_samples, step):
+        yield slice(start, min(start + step, num_samples))
+
+
+def noise_chunks(
+    kept_scores: Float[Tensor, "B U"], *, num_samples: int, noise: Noise, seed: int
+) -> Iterator[tuple[slice, Float[Tensor, "m B U"]]]:
+    """The noise of all draws, chunk by chunk; the same seed gives the same noise. The caller may overwrite a chunk."""
+    generator = torch.Generator(kept_scores.device).manual_seed(seed)
+    for chunk in chunks_of_draws(num_samples, kept_scores.numel(), kept_scores.device):
+        z = kept_scores.new_empty(chunk.stop - chunk.start, *kept_scores.shape)
+        yield chunk, noise.sample(z, generator)
+
+
+def draw_topk(
+    kept_scores: Float[Tensor, "B U"], k: int, *, sigma: float, num_samples: int, noise: Noise, seed: int
+) -> Draws:
+    """The K+1 best of s + σZ for every draw."""
+    tops = [
+        z.mul_(sigma).add_(kept_scores).topk(k + 1, dim=-1)
+        for _, z in noise_chunks(kept_scores, num_samples=num_samples, noise=noise, seed=seed)
+    ]
+    values = torch.cat([top.values[..., k - 1 :] for top in tops]).transpose(0, 1)  # B M 2
+    best = torch.cat([top.indices for top in tops]).transpose(0, 1).contiguous()  # B M K+1
+    return Draws(best, values[..., 0], values[..., 1])
+
+
+def chosen_counts(best: Int[Tensor, "B M K1"], num_kept: int) -> Int[Tensor, "B K U"]:
+    """How often each kept candidate came into each slot, slots in index order."""
+    batch, _, k = best[..., :-1].shape
+    chosen = best[..., :-1].sort(dim=-1).values  # B M K
+    row = torch.arange(batch * k, device=best.device).view(batch, 1, k)
+    flat = row * num_kept + chosen
+    return torch.bincount(flat.flatten(), minlength=batch * k * num_kept).view(batch, k, num_kept)

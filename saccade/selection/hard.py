@@ -1,0 +1,85 @@
+"""scores → Selection without noise: the best K, K at random, or all of them.
+
+None of these has a gradient to the scores: the paper uses `hard_topk` at inference, `random_topk` is the floor any
+scorer must beat, and `exhaustive` is how the paper casts the vision transformer and multiple-instance learning.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from saccade.selection.check import check_k, check_scores
+from saccade.selection.normalise import normalise_scores
+from saccade.selection.selection import Selection, identity_selection
+
+
+def hard_topk(scores: Float[Tensor, "B N"], k: int) -> Selection:
+    """The K highest scores, in index order; among equal scores the lower index wins, on every device.
+
+    >>> hard_topk(torch.tensor([[0.1, 0.9, 0.5, 0.9]]), 2).index
+    tensor([[1, 3]])
+    """
+    check_scores(scores)
+    check_k(k, scores.shape[1])
+    best = scores.detach().sort(dim=1, descending=True, stable=True).indices[:, :k]  # topk breaks ties at will
+    return identity_selection(best.sort(dim=1).values, scores.dtype)
+
+
+def random_topk(scores: Float[Tensor, "B N"], k: int, *, generator: torch.Generator | None = None) -> Selection:
+    """K different candidates drawn uniformly; only the shape and device of `scores` are used.
+
+    >>> random_topk(torch.zeros(1, 4), 4).index
+    tensor([[0, 1, 2, 3]])
+    """
+    check_k(k, scores.shape[1])
+    device = generator.device if generator is not None else scores.device
+    lottery = torch.rand(scores.shape, generator=generator, device=device).to(scores.device)
+    return identity_selection(lottery.topk(k, dim=1).indices.sort(dim=1).values, scores.dtype)
+
+
+def exhaustive(scores: Float[Tensor, "B N"]) -> Selection:
+    """All N candidates, one a slot.
+
+    >>> exhaustive(torch.zeros(1, 3)).index
+    tensor([[0, 1, 2]])
+    """
+    batch, n = scores.shape
+    return identity_selection(torch.arange(n, device=scores.device).expand(batch, n), scores.dtype)
+
+
+class HardTopK(nn.Module):
+    """`hard_topk` in training and in inference: the scorer gets no gradient."""
+
+    normalise = staticmethod(normalise_scores)
+
+    def __init__(self, k: int):
+        super().__init__()
+        self.k = k
+
+    def forward(self, scores: Float[Tensor, "B N"]) -> Selection:
+        """Select the K highest scores."""
+        return hard_topk(scores, self.k)
+
+
+class RandomTopK(nn.Module):
+    """`random_topk`: a new draw at every call, in training and in inference."""
+
+    normalise = staticmethod(normalise_scores)
+
+    def __init__(self, k: int):
+        super().__init__()
+        self.k = k
+
+    def forward(self, scores: Float[Tensor, "B N"]) -> Selection:
+        """Select K candidates at random."""
+        return random_topk(scores, self.k)
+
+
+class Exhaustive(nn.Module):
+    """`exhaustive` as a stage; `k` is the number of candidates, which the model works out from its grid."""
+
+    normalise = staticmethod(normalise_scores)
+
+    def forward(self, scores: Float[Tensor, "B N"]) -> Selection:
+        """Select every candidate."""
+        return exhaustive(scores)

@@ -1,0 +1,54 @@
+"""The noise that perturbs the scores: how to draw it, and what its gradient estimators need.
+
+For noise with density p, s ↦ E[f(s + σZ)] has two unbiased derivatives: the score form E[f · ν′(Z)] / σ with
+ν = −log p, and the conditional form E[p((τ − s)/σ) · Δf] / σ (see `gradients`). Each row of `NOISES` states p and ν′.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+class Noise(NamedTuple):
+    """A distribution for perturbations.
+
+    sample:       fills a tensor with draws, in place, and returns it.
+    density:      p(z).
+    score:        ν′(z) = −d log p / dz.
+    pair_reach:   P(Z − Z′ > pair_reach) ≈ 1e-9: a candidate this many σ below K others is never among the best K.
+    density_reach: p(density_reach) ≈ 1e-3 · max p: beyond it a candidate's share in the gradient is negligible.
+    """
+
+    sample: Callable[[Tensor, torch.Generator], Tensor]
+    density: Callable[[Float[Tensor, "*shape"]], Float[Tensor, "*shape"]]
+    score: Callable[[Float[Tensor, "*shape"]], Float[Tensor, "*shape"]]
+    pair_reach: float
+    density_reach: float
+
+
+def _sample_gumbel(out: Tensor, generator: torch.Generator) -> Tensor:
+    uniform = out.uniform_(generator=generator).clamp_(min=torch.finfo(out.dtype).tiny)
+    return uniform.log_().neg_().log_().neg_()
+
+
+NOISES: dict[str, Noise] = {
+    # Z − Z′ is normal with standard deviation √2, and 1 − Φ(6) = 1e-9.
+    "normal": Noise(
+        sample=lambda out, generator: out.normal_(generator=generator),
+        density=lambda z: torch.exp(-0.5 * z * z) * (2 * torch.pi) ** -0.5,
+        score=lambda z: z,
+        pair_reach=6 * 2**0.5,
+        density_reach=3.72,
+    ),
+    # Z − Z′ is logistic, whose tail is e^(−x): −log(1e-9) = 20.8. p(z) = e^(−z − e^(−z)), at most 1/e.
+    "gumbel": Noise(
+        sample=_sample_gumbel,
+        density=lambda z: torch.exp(-z - torch.exp(-z)),
+        score=lambda z: 1 - torch.exp(-z),
+        pair_reach=20.8,
+        density_reach=7.91,
+    ),
+}

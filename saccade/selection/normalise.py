@@ -1,0 +1,36 @@
+"""Raw scores → normalised scores, and the noise level's schedule.
+
+The paper: "We normalize the scorer output s to lie in [0, 1] with a small ε = 10⁻⁵ to avoid any division by zero",
+and "we linearly decay σ to zero during training".
+"""
+
+from jaxtyping import Float
+from torch import Tensor
+
+EPSILON = 1e-5
+
+
+def normalise_scores(scores: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+    """(s − min s) / (max s − min s + ε) per image; the gradient flows through the minimum and the maximum too.
+
+    Without it σ would mean something else for every image and every step: the noise is in units of these scores.
+
+    >>> import torch
+    >>> normalise_scores(torch.tensor([[-3.0, 1.0, 5.0]]))
+    tensor([[0.0000, 0.5000, 1.0000]])
+    """
+    low, high = scores.aminmax(dim=1, keepdim=True)
+    return (scores - low) / (high - low + EPSILON)
+
+
+def linear_decay(sigma: float, *, step: int, total_steps: int) -> float:
+    """σ at a training step: σ · (1 − step / T), σ at the first step, σ/T at the last, and 0 from T on.
+
+    >>> [linear_decay(0.05, step=step, total_steps=4) for step in (0, 2, 3, 4, 9)]
+    [0.05, 0.025, 0.0125, 0.0, 0.0]
+    """
+    if total_steps < 1 or step < 0:
+        raise ValueError(
+            f"step {step} of {total_steps}: step counts from 0 and total_steps must be at least 1"
+        )
+    return sigma * max(0.0, 1.0 - step / total_steps)

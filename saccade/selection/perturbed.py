@@ -1,0 +1,164 @@
+"""scores → Selection by perturbed top-K, the paper's differentiable patch selection.
+
+Y_σ = E_Z[ argmax_{Y ∈ C} ⟨Y, (s + σZ) 1ᵀ⟩ ], where C makes the argmax the indicator of the K largest entries with the
+slots in index order. The expectation is a mean over `num_samples` draws; `gradients` says how it is differentiated.
+"""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+from saccade.selection.check import check_k, check_scores
+from saccade.selection.draws import Draws, chosen_counts, draw_topk, near_the_top
+from saccade.selection.gradients import GRADIENTS, Perturbation
+from saccade.selection.hard import hard_topk
+from saccade.selection.noise import NOISES, Noise
+from saccade.selection.normalise import normalise_scores
+from saccade.selection.selection import Selection
+
+GradientName = Literal["conditional", "score", "diagonal"]
+NoiseName = Literal["normal", "gumbel"]
+
+
+@torch.compiler.disable  # the size of the support depends on the scores; a compiled model calls this as it is
+def perturbed_topk(
+    scores: Float[Tensor, "B N"],
+    k: int,
+    *,
+    sigma: float,
+    num_samples: int = 500,
+    gradient: GradientName = "conditional",
+    noise: NoiseName = "normal",
+    generator: torch.Generator | None = None,
+) -> Selection:
+    """The mean of `num_samples` index-sorted top-K selections of scores + σ · noise.
+
+    sigma:     noise level in units of the scores; 0 gives `hard_topk` with zero gradient.
+    gradient:  "conditional" (default) or "score", both unbiased; "diagonal" is the paper's listing and is biased.
+    noise:     "normal" or "gumbel".
+    generator: where the randomness comes from; the same generator state gives the same answer.
+
+    Half-precision scores are perturbed in float32. Scores are used as they are: see `normalise_scores`.
+
+    >>> scores = torch.tensor([[0.0, 1.0, 0.5]], requires_grad=True)
+    >>> selection = perturbed_topk(scores, 2, sigma=0.05)
+    >>> selection.dense(3)
+    tensor([[[0., 1., 0.],
+             [0., 0., 1.]]], grad_fn=<ScatterAddBackward0>)
+    """
+    check_scores(scores)
+    check_k(k, scores.shape[1])
+    _check_options(sigma, num_samples, gradient, noise)
+    with torch.autocast(scores.device.type, enabled=False):
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        if sigma == 0 or k == scores.shape[1]:
+            index, weight, _ = hard_topk(scores, k)
+            # Tied to the scores, so that a scorer in training receives a zero gradient rather than none.
+            return Selection(index, weight + 0 * scores.sum(dim=1)[:, None, None])
+        seed = int(torch.randint(2**62, (), generator=generator, device=generator.device if generator else "cpu"))
+        weight, index = _PerturbedTopK.apply(scores, k, sigma, num_samples, gradient, NOISES[noise], seed)
+    return Selection(index, weight)
+
+
+class _PerturbedTopK(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx,
+        scores: Tensor,
+        k: int,
+        sigma: float,
+        num_samples: int,
+        gradient: str,
+        noise: Noise,
+        seed: int,
+    ) -> tuple[Tensor, Tensor]:
+        kept = near_the_top(scores, k, noise.pair_reach * sigma)  # B U
+        kept_scores = scores.gather(1, kept)
+        draws = draw_topk(kept_scores, k, sigma=sigma, num_samples=num_samples, noise=noise, seed=seed)
+        swap_reach = noise.density_reach * sigma if gradient == "conditional" else None
+        support = _support(draws, kept_scores, swap_reach)  # B S, positions among the kept
+        rank = torch.zeros_like(kept).scatter(1, support, torch.arange(support.shape[1], device=kept.device).expand_as(support))
+        best = rank[:, None].expand(-1, num_samples, -1).gather(2, draws.best)
+        weight = chosen_counts(best, support.shape[1]).to(scores.dtype) / num_samples
+        index = kept.gather(1, support)
+        ctx.num_candidates = scores.shape[1]
+        ctx.gradient = GRADIENTS[gradient]
+        ctx.past = Perturbation(kept, kept_scores, support, draws._replace(best=best), sigma, noise, seed)
+        ctx.mark_non_differentiable(index)
+        return weight, index
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_weight: Tensor, _):
+        past: Perturbation = ctx.past
+        grad_kept = ctx.gradient(grad_weight.to(past.kept_scores.dtype), past)
+        grad = grad_kept.new_zeros(len(grad_kept), ctx.num_candidates).scatter(1, past.kept, grad_kept)
+        return grad, None, None, None, None, None, None
+
+
+def _support(draws: Draws, kept_scores: Tensor, swap_reach: float | None) -> Int[Tensor, "B S"]:
+    """Kept candidates that some draw ranked among its K+1 best, ascending.
+
+    With `swap_reach`, also those that no draw happened to lift but that stand so close below the typical threshold
+    that the conditional gradient must know what they would have brought. They carry zero weight.
+    """
+    wanted = torch.zeros_like(kept_scores, dtype=torch.bool).scatter(1, draws.best.flatten(1), True)
+    if swap_reach is not None:
+        wanted |= kept_scores >= draws.kth_value.mean(dim=1, keepdim=True) - swap_reach
+    count = int(wanted.sum(dim=1).max())
+    # Images that need fewer are filled up with their next-best candidates.
+    priority = torch.where(wanted, torch.inf, kept_scores)
+    return priority.topk(count, dim=1, sorted=False).indices.sort(dim=1).values
+
+
+def _check_options(sigma: float, num_samples: int, gradient: str, noise: str) -> None:
+    if not 0 <= sigma < float("inf"):
+        raise ValueError(f"sigma is {sigma}, expected a finite number ≥ 0: 0 selects without noise, the paper uses 0.05")
+    least = 2 if gradient == "score" else 1
+    if num_samples < least:
+        raise ValueError(f"num_samples is {num_samples}, expected at least {least} with the {gradient} gradient")
+    for kind, name, table in (("gradient", gradient, GRADIENTS), ("noise", noise, NOISES)):
+        if name not in table:
+            raise ValueError(f"{kind} is {name!r}, expected one of {', '.join(table)}")
+
+
+class PerturbedTopK(nn.Module):
+    """`perturbed_topk` in training, `hard_topk` in evaluation.
+
+    `sigma` may be changed between steps: see `linear_decay`.
+    """
+
+    normalise = staticmethod(normalise_scores)
+
+    def __init__(
+        self,
+        k: int,
+        *,
+        sigma: float = 0.05,
+        num_samples: int = 500,
+        gradient: GradientName = "conditional",
+        noise: NoiseName = "normal",
+    ):
+        super().__init__()
+        _check_options(sigma, num_samples, gradient, noise)
+        self.k = k
+        self.sigma = sigma
+        self.num_samples = num_samples
+        self.gradient: GradientName = gradient
+        self.noise: NoiseName = noise
+
+    def forward(self, scores: Float[Tensor, "B N"]) -> Selection:
+        """Select softly in training mode, hard in evaluation mode."""
+        if not self.training:
+            return hard_topk(scores, self.k)
+        return perturbed_topk(
+            scores,
+            self.k,
+            sigma=self.sigma,
+            num_samples=self.num_samples,
+            gradient=self.gradient,
+            noise=self.noise,
+        )

@@ -1,0 +1,47 @@
+"""`Selection`: the one type between the stages.
+
+Slot k of an image holds the mixture Σ_s weight[k, s] · candidate(index[s]). A hard selection has S = K and the
+identity for weights; a perturbed one mixes every candidate that some draw chose. Everything downstream (patches,
+positions, pictures) is that same mixture, so soft and hard share one code path and nothing of size B·K·N is needed.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class Selection(NamedTuple):
+    """Which candidates matter, and how much of each goes into every slot.
+
+    index:  the candidates that matter, ascending. Images that need fewer than S repeat no index; their surplus
+            entries are real candidates with zero weight.
+    weight: how much of candidate index[s] goes into slot k. Rows sum to one.
+    hard:   True if weight is the identity and carries no gradient, so that mixing can be skipped.
+
+    >>> selection = Selection(torch.tensor([[1, 3]]), torch.tensor([[[0.25, 0.75]]]))
+    >>> selection.dense(5)
+    tensor([[[0.0000, 0.2500, 0.0000, 0.7500, 0.0000]]])
+    """
+
+    index: Int[Tensor, "B S"]
+    weight: Float[Tensor, "B K S"]
+    hard: bool = False
+
+    def dense(self, n: int) -> Float[Tensor, "B K N"]:
+        """The indicators over all `n` candidates, for code that wants the paper's Yᵀ."""
+        index = self.index[:, None].expand_as(self.weight)
+        zeros = self.weight.new_zeros(*self.weight.shape[:2], n)
+        return zeros.scatter_add(2, index, self.weight)
+
+    def mix(self, values: Float[Tensor, "B S D"]) -> Float[Tensor, "B K D"]:
+        """Slot values from candidate values: weight @ values."""
+        return values if self.hard else self.weight.to(values.dtype) @ values
+
+
+def identity_selection(index: Int[Tensor, "B K"], dtype: torch.dtype) -> Selection:
+    """The hard selection of `index`, one candidate a slot."""
+    batch, k = index.shape
+    weight = torch.eye(k, dtype=dtype, device=index.device).expand(batch, k, k)
+    return Selection(index, weight, hard=True)
