@@ -1,0 +1,71 @@
+"""Saccade: classify high-resolution images by looking closely at a few patches.
+
+The public names, in the order in which an image meets them. They are imported when first used, so that
+`import saccade` and the command line's help do not wait for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from saccade.config import ModelConfig
+    from saccade.extraction import Grid, extract
+    from saccade.images import make_view
+    from saccade.model import Output, PatchSelectionModel
+    from saccade.prediction import score_entropy, selection_loss
+    from saccade.selection import (
+        PerturbedTopK,
+        Selection,
+        exhaustive,
+        hard_topk,
+        linear_decay,
+        normalise_scores,
+        perturbed_topk,
+        random_topk,
+    )
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "ModelConfig": "config",
+    "PatchSelectionModel": "model",
+    "Output": "model",
+    "make_view": "images",
+    "normalise_scores": "selection",
+    "Selection": "selection",
+    "PerturbedTopK": "selection",
+    "perturbed_topk": "selection",
+    "linear_decay": "selection",
+    "hard_topk": "selection",
+    "random_topk": "selection",
+    "exhaustive": "selection",
+    "Grid": "extraction",
+    "extract": "extraction",
+    "score_entropy": "prediction",
+    "selection_loss": "prediction",
+}
+
+__all__ = [  # noqa: RUF022 (the order tells the story)
+    "ModelConfig",
+    "PatchSelectionModel",
+    "Output",
+    "make_view",
+    "normalise_scores",
+    "Selection",
+    "PerturbedTopK",
+    "perturbed_topk",
+    "linear_decay",
+    "hard_topk",
+    "random_topk",
+    "exhaustive",
+    "Grid",
+    "extract",
+    "score_entropy",
+    "selection_loss",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'saccade' has no attribute {name!r}")
+    return getattr(import_module(f"saccade.{_HOME[name]}"), name)

@@ -1,4 +1,4 @@
-"""Slow, exact answers that the fast code is compared with. Everything here is float64 and meant to be obviously right."""
+"""Slow, exact answers that the fast code is compared with: float64, and meant to be obviously right."""
 
 from collections.abc import Callable
 from itertools import combinations
@@ -20,15 +20,17 @@ NOISE: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] 
 }
 
 
-def subset_probabilities(scores: Tensor, k: int, *, sigma: float, noise: str = "normal") -> dict[tuple[int, ...], Tensor]:
+def subset_probabilities(
+    scores: Tensor, k: int, *, sigma: float, noise: str = "normal"
+) -> dict[tuple[int, ...], Tensor]:
     """P(S is the top-K of scores + σZ) for every subset S, by quadrature over the smallest chosen value.
 
     P(S) = Σ_{a∈S} ∫ p_a(t) Π_{i∈S, i≠a} (1 − F_i(t)) Π_{j∉S} F_j(t) dt; differentiable in the scores.
     """
     log_density, cdf = NOISE[noise]
     reach = 12.0 if noise == "normal" else 45.0
-    low = float(scores.min()) - (12.0 if noise == "normal" else 6.0) * sigma
-    t = torch.linspace(low, float(scores.max()) + reach * sigma, 40_001, dtype=torch.float64)
+    low = float(scores.detach().min()) - (12.0 if noise == "normal" else 6.0) * sigma
+    t = torch.linspace(low, float(scores.detach().max()) + reach * sigma, 40_001, dtype=torch.float64)
     z = (t[:, None] - scores) / sigma  # T N
     density, below = log_density(z).exp() / sigma, cdf(z)
     n = len(scores)

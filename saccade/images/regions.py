@@ -4,7 +4,6 @@ This is the only place that reads full-resolution pixels out of a tensor; extrac
 """
 
 import torch
-from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -20,24 +19,35 @@ def cut_regions(
     """
     # One copy per region moves memory at full speed on a CPU, three times faster than any indexing kernel
     # there; on an accelerator each copy is a launch, so a single gather wins.
-    # A gradient to the image flows through the gather; copies would record one node per region.
-    if image.device.type == "cpu" and not (torch.is_grad_enabled() and image.requires_grad):
+    # The gather is also what a compiler can follow, and what carries a gradient to the image in one node.
+    wants_graph = torch.compiler.is_compiling() or (torch.is_grad_enabled() and image.requires_grad)
+    if image.device.type == "cpu" and not wants_graph:
         return _cut_by_copies(image, left_top_px, size)
     return _cut_by_gather(image, left_top_px, size)
 
 
 def _cut_by_copies(image: Tensor, left_top_px: Tensor, size: tuple[int, int]) -> Tensor:
     height, width = image.shape[-2:]
-    batch, count = left_top_px.shape[:2]
-    pixels = image.permute(0, 2, 3, 1)  # B H W C
-    regions = image.new_zeros(batch, count, *size, image.shape[1])  # B R P Q C
-    for b, corners in enumerate(left_top_px.tolist()):
-        for r, (left, top) in enumerate(corners):
+    regions = _empty_like_format(image, left_top_px.shape[1], size)
+    for corners, source, targets in zip(left_top_px.tolist(), image, regions, strict=True):
+        for (left, top), target in zip(corners, targets, strict=True):
             y0, y1 = max(top, 0), min(top + size[0], height)
             x0, x1 = max(left, 0), min(left + size[1], width)
+            if (y1 - y0, x1 - x0) == size:
+                target.copy_(source[:, y0:y1, x0:x1])
+                continue
+            target.zero_()
             if y0 < y1 and x0 < x1:
-                regions[b, r, y0 - top : y1 - top, x0 - left : x1 - left].copy_(pixels[b, y0:y1, x0:x1])
-    return rearrange(regions, "b r p q c -> b r c p q")
+                target[:, y0 - top : y1 - top, x0 - left : x1 - left] = source[:, y0:y1, x0:x1]
+    return regions
+
+
+def _empty_like_format(image: Tensor, count: int, size: tuple[int, int]) -> Tensor:
+    """Uninitialised B R C P Q in the image's memory format, so that copies run along contiguous memory."""
+    batch, channels = image.shape[:2]
+    if image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous():
+        return image.new_empty(batch, count, *size, channels).permute(0, 1, 4, 2, 3)
+    return image.new_empty(batch, count, channels, *size)
 
 
 def _cut_by_gather(image: Tensor, left_top_px: Tensor, size: tuple[int, int]) -> Tensor:
@@ -49,5 +59,5 @@ def _cut_by_gather(image: Tensor, left_top_px: Tensor, size: tuple[int, int]) ->
     rows = y.clamp(0, height - 1)[..., :, None]
     cols = x.clamp(0, width - 1)[..., None, :]
     batch = torch.arange(len(image), device=image.device)[:, None, None, None]
-    regions = image.permute(0, 2, 3, 1)[batch, rows, cols]  # B R P Q C
-    return rearrange(regions * inside[..., None], "b r p q c -> b r c p q")
+    regions = image.permute(0, 2, 3, 1)[batch, rows, cols] * inside[..., None]  # B R P Q C
+    return regions.permute(0, 1, 4, 2, 3)

@@ -13,8 +13,7 @@ def check_scores(scores: Tensor) -> None:
         )
     if not scores.is_floating_point():
         raise ValueError(f"scores have dtype {scores.dtype}, expected floating point: call scores.float()")
-    # A traced or exported model has no values to look at.
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if torch.compiler.is_compiling():  # a graph has no values to look at
         return
     finite = torch.isfinite(scores)
     if not finite.all():

@@ -71,9 +71,10 @@ def _swaps(grad: Tensor, best: Tensor, members: Tensor) -> tuple[Tensor, Tensor]
     place = place + (place >= torch.maximum(kth_at, next_at))
     others = members.gather(2, place)  # B m K-1
     around = _prefix(_slots(grad, others)) + _suffix(_slots(grad[:, 1:], others))  # B m K
-    candidates = torch.arange(grad.shape[2], device=best.device).expand(*best.shape[:2], -1)
-    slot = torch.searchsorted(others, candidates.contiguous())  # B m S
-    join = around.gather(2, slot).add_(grad.gather(1, slot)).sub_(value)
+    passed = torch.zeros(*best.shape[:2], grad.shape[2] + 1, dtype=torch.long, device=best.device)
+    slot = passed.scatter_(2, others + 1, 1).cumsum(-1)[..., :-1]  # B m S
+    by_candidate = grad.transpose(1, 2).contiguous()[:, None].expand(-1, best.shape[1], -1, -1)  # B m S K
+    join = around.gather(2, slot).add_(by_candidate.gather(3, slot[..., None])[..., 0]).sub_(value)
     return value - without, join
 
 

@@ -30,7 +30,5 @@ def linear_decay(sigma: float, *, step: int, total_steps: int) -> float:
     [0.05, 0.025, 0.0125, 0.0, 0.0]
     """
     if total_steps < 1 or step < 0:
-        raise ValueError(
-            f"step {step} of {total_steps}: step counts from 0 and total_steps must be at least 1"
-        )
+        raise ValueError(f"step {step} of {total_steps}: step counts from 0 and total_steps must be at least 1")
     return sigma * max(0.0, 1.0 - step / total_steps)

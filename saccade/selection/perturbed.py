@@ -4,12 +4,12 @@ Y_σ = E_Z[ argmax_{Y ∈ C} ⟨Y, (s + σZ) 1ᵀ⟩ ], where C makes the argmax
 slots in index order. The expectation is a mean over `num_samples` draws; `gradients` says how it is differentiated.
 """
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import once_differentiable
 
 from saccade.selection.check import check_k, check_scores
 from saccade.selection.draws import Draws, chosen_counts, draw_topk, near_the_top
@@ -23,7 +23,6 @@ GradientName = Literal["conditional", "score", "diagonal"]
 NoiseName = Literal["normal", "gumbel"]
 
 
-@torch.compiler.disable  # the size of the support depends on the scores; a compiled model calls this as it is
 def perturbed_topk(
     scores: Float[Tensor, "B N"],
     k: int,
@@ -63,10 +62,15 @@ def perturbed_topk(
     return Selection(index, weight)
 
 
+if not TYPE_CHECKING:  # the decorator hides the signature from type checkers
+    # The size of the support depends on the scores: a compiled model calls this uncompiled.
+    perturbed_topk = torch.compiler.disable(perturbed_topk)
+
+
 class _PerturbedTopK(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: FunctionCtx,
+        ctx,
         scores: Tensor,
         k: int,
         sigma: float,
@@ -80,7 +84,9 @@ class _PerturbedTopK(torch.autograd.Function):
         draws = draw_topk(kept_scores, k, sigma=sigma, num_samples=num_samples, noise=noise, seed=seed)
         swap_reach = noise.density_reach * sigma if gradient == "conditional" else None
         support = _support(draws, kept_scores, swap_reach)  # B S, positions among the kept
-        rank = torch.zeros_like(kept).scatter(1, support, torch.arange(support.shape[1], device=kept.device).expand_as(support))
+        rank = torch.zeros_like(kept).scatter(
+            1, support, torch.arange(support.shape[1], device=kept.device).expand_as(support)
+        )
         best = rank[:, None].expand(-1, num_samples, -1).gather(2, draws.best)
         weight = chosen_counts(best, support.shape[1]).to(scores.dtype) / num_samples
         index = kept.gather(1, support)
@@ -116,7 +122,9 @@ def _support(draws: Draws, kept_scores: Tensor, swap_reach: float | None) -> Int
 
 def _check_options(sigma: float, num_samples: int, gradient: str, noise: str) -> None:
     if not 0 <= sigma < float("inf"):
-        raise ValueError(f"sigma is {sigma}, expected a finite number ≥ 0: 0 selects without noise, the paper uses 0.05")
+        raise ValueError(
+            f"sigma is {sigma}, expected a finite number ≥ 0: 0 selects without noise, the paper uses 0.05"
+        )
     least = 2 if gradient == "score" else 1
     if num_samples < least:
         raise ValueError(f"num_samples is {num_samples}, expected at least {least} with the {gradient} gradient")

@@ -1,0 +1,44 @@
+"""features → pooled without parameters: mean, max, and concatenation over the K slots."""
+
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from saccade.extraction import Grid
+from saccade.selection import Selection
+
+
+class Mean(nn.Module):
+    """The mean over slots, as in attention sampling."""
+
+    def __init__(self, width: int, *, slots: int, cells: tuple[int, int]):
+        super().__init__()
+        self.width = width
+
+    def forward(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B D"]:
+        """Pool the slots."""
+        return features.mean(dim=1)
+
+
+class Max(nn.Module):
+    """The largest value of each feature over slots."""
+
+    def __init__(self, width: int, *, slots: int, cells: tuple[int, int]):
+        super().__init__()
+        self.width = width
+
+    def forward(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B D"]:
+        """Pool the slots."""
+        return features.amax(dim=1)
+
+
+class Concat(nn.Module):
+    """All slots one after the other, in index order, as in NTS-Net."""
+
+    def __init__(self, width: int, *, slots: int, cells: tuple[int, int]):
+        super().__init__()
+        self.width = width * slots
+
+    def forward(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B KD"]:
+        """Pool the slots."""
+        return rearrange(features, "b k d -> b (k d)")

@@ -1,0 +1,70 @@
+"""One dataclass describes a model; each stage is a name and that part's own options.
+
+    ModelConfig(num_classes=4, image_size=(960, 1280), selection={"name": "perturbed", "k": 5, "sigma": 0.05})
+
+The options of a part are the keyword arguments of its constructor, so they are written down once, next to what they do.
+"""
+
+import inspect
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Everything needed to build a `PatchSelectionModel`.
+
+    image_size: (height, width) the model is trained for. Other sizes work too: positions are interpolated.
+    """
+
+    num_classes: int
+    image_size: tuple[int, int]
+    channels: int = 3
+    view: dict[str, Any] = field(default_factory=lambda: {"scale": 1 / 3})
+    scorer: dict[str, Any] = field(default_factory=lambda: {"name": "conv"})
+    selection: dict[str, Any] = field(default_factory=lambda: {"name": "perturbed", "k": 10})
+    extraction: dict[str, Any] = field(default_factory=lambda: {"patch": [100, 100], "geometry": "aligned"})
+    features: dict[str, Any] = field(default_factory=lambda: {"name": "ats"})
+    aggregation: dict[str, Any] = field(default_factory=lambda: {"name": "mean"})
+    prediction: dict[str, Any] = field(default_factory=lambda: {"name": "mlp"})
+
+    def __post_init__(self):
+        object.__setattr__(self, "image_size", tuple(self.image_size))
+
+    def to_json(self) -> str:
+        """The config as JSON text."""
+        return json.dumps(asdict(self), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> "ModelConfig":
+        """The config from JSON text."""
+        values = json.loads(text)
+        known = {f.name for f in fields(cls)}
+        if unknown := sorted(set(values) - known):
+            raise ValueError(f"unknown config keys {', '.join(unknown)}: expected some of {', '.join(sorted(known))}")
+        return cls(**values)
+
+
+def build(stage: str, parts: Mapping[str, Any], spec: Mapping[str, Any], *inputs: Any, **context: Any) -> Any:
+    """The part that `spec` names, made with its options; `inputs` and `context` are what the model supplies.
+
+    >>> build("head", {"box": dict}, {"name": "bax"})
+    Traceback (most recent call last):
+    ValueError: unknown head 'bax': expected one of box
+    """
+    options = dict(spec)
+    name = options.pop("name", None)
+    if name not in parts:
+        raise ValueError(f"unknown {stage} {name!r}: expected one of {', '.join(parts)}")
+    known = [
+        p.name
+        for p in inspect.signature(parts[name]).parameters.values()
+        if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ][len(inputs) :]
+    known = [option for option in known if option not in context]
+    if unknown := [option for option in options if option not in known]:
+        takes = f"it takes {', '.join(known)}" if known else "it takes none"
+        raise ValueError(f"{stage} {name!r} has no option {', '.join(map(repr, unknown))}: {takes}")
+    return parts[name](*inputs, **context, **options)

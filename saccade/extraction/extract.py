@@ -1,0 +1,154 @@
+"""image, Selection → patches: X̃ = Yᵀ P without ever building P, the tensor of all N patches.
+
+Slot k is Σ_s weight[k, s] · patch(index[s]). Patches are read in chunks, mixed and forgotten; the backward reads them
+again instead of storing them: ∂weight[k, s] = ⟨∂X̃_k, patch_s⟩ needs the support only.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from saccade.extraction.grid import GEOMETRIES, Grid, make_grid
+from saccade.extraction.receptive_field import ReceptiveField
+from saccade.selection.selection import Selection
+
+# Bytes of patches in flight: a CPU mixes them while they are in its cache; an accelerator wants large launches.
+CHUNK_BYTES = {"cpu": 8 * 2**20, "cuda": 256 * 2**20}
+
+
+class Candidates(Protocol):
+    """Whatever N candidates are: a `Grid`, or anchors of many sizes read at one size."""
+
+    def boxes(self, index: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape 4"]:
+        """Left, top, right, bottom in image pixels."""
+        ...
+
+    def read(self, image: Float[Tensor, "B C H W"], index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
+        """The pixels of each candidate, differentiable with respect to the image."""
+        ...
+
+
+def extract(
+    image: Float[Tensor, "B C H W"], selection: Selection, candidates: Candidates
+) -> Float[Tensor, "B K C P Q"]:
+    """The K patches of every image: read as they are if the selection is hard, mixed by its weights if it is soft.
+
+    Differentiable with respect to the weights and, if it asks for it, the image. A channels-last image gives
+    channels-last patches.
+    """
+    if selection.hard:
+        return candidates.read(image, selection.index)
+    return _Mix.apply(image, selection.weight, selection.index, candidates)
+
+
+class Extraction(nn.Module):
+    """`extract` from a grid of patches of `patch` pixels (one side, or height and width), placed by `geometry`."""
+
+    def __init__(self, patch: int | Sequence[int] = 100, geometry: str = "aligned"):
+        super().__init__()
+        if geometry not in GEOMETRIES:
+            raise ValueError(f"unknown geometry {geometry!r}: expected one of {', '.join(GEOMETRIES)}")
+        height, width = (patch, patch) if isinstance(patch, int) else patch
+        if height < 1 or width < 1:
+            raise ValueError(f"patch is {height}×{width} px, expected at least 1×1")
+        self.patch = (height, width)
+        self.geometry = geometry
+
+    @property
+    def tiles(self) -> bool:
+        """Whether the scorer must pad the view until its cells cover it, as the aligned geometry needs."""
+        return self.geometry == "aligned"
+
+    def grid(
+        self,
+        image_size: tuple[int, int],
+        view_size: tuple[int, int],
+        field: ReceptiveField,
+        device: torch.device | str = "cpu",
+    ) -> Grid:
+        """The candidates of an image."""
+        return make_grid(
+            self.geometry,
+            image_size=image_size,
+            view_size=view_size,
+            patch=self.patch,
+            field=field,
+            device=device,
+        )
+
+    def forward(
+        self, image: Float[Tensor, "B C H W"], selection: Selection, candidates: Candidates
+    ) -> Float[Tensor, "B K C P Q"]:
+        """The K patches of every image."""
+        return extract(image, selection, candidates)
+
+
+class _Mix(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, image: Tensor, weight: Tensor, index: Tensor, candidates: Candidates) -> Tensor:
+        ctx.save_for_backward(image, weight, index)
+        ctx.candidates = candidates
+        used_index, used_weight = _drop_unused(index, weight.to(image.dtype))
+        order = _memory_order(image)
+        patches = mixed = None
+        with torch.autocast(image.device.type, enabled=False):
+            for chunk in _chunks(image, used_index, candidates):
+                patches = candidates.read(image, used_index[:, chunk])  # B c C P Q
+                rows = rearrange(patches, f"b s c p q -> b s ({order})")
+                part = used_weight[:, :, chunk]
+                mixed = part @ rows if mixed is None else mixed.baddbmm_(part, rows)
+        assert patches is not None
+        assert mixed is not None
+        channels, height, width = patches.shape[2:]
+        return rearrange(mixed, f"b k ({order}) -> b k c p q", c=channels, p=height, q=width)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):
+        image, weight, index = ctx.saved_tensors
+        need_image, need_weight, *_ = ctx.needs_input_grad
+        order = _memory_order(image)
+        rows_grad = rearrange(grad, f"b k c p q -> b k ({order})").to(image.dtype)  # B K D
+        weight_grad = torch.empty_like(weight)
+        image_grad = torch.zeros_like(image) if need_image else None
+        with torch.autocast(image.device.type, enabled=False):
+            for chunk in _chunks(image, index, ctx.candidates):
+                leaf = image.detach().requires_grad_(need_image)
+                with torch.set_grad_enabled(need_image):
+                    patches = ctx.candidates.read(leaf, index[:, chunk])
+                    rows = rearrange(patches, f"b s c p q -> b s ({order})")
+                if need_weight:
+                    weight_grad[:, :, chunk] = rows_grad @ rows.detach().mT
+                if image_grad is not None:
+                    part = weight[:, :, chunk].to(image.dtype).mT @ rows_grad  # B c D
+                    image_grad += torch.autograd.grad(rows, leaf, part)[0]
+        return image_grad, weight_grad if need_weight else None, None, None
+
+
+def _memory_order(image: Tensor) -> str:
+    """How pixels follow one another in memory, as an einops pattern: flattening in this order copies nothing."""
+    channels_last = image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous()
+    return "p q c" if channels_last else "c p q"
+
+
+def _drop_unused(index: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Without the candidates of zero weight, which only a gradient asks for. Batches keep their largest support."""
+    used = (weight != 0).any(dim=1)  # B S
+    count = int(used.sum(dim=1).max())
+    if count == index.shape[1]:
+        return index, weight
+    columns = used.to(torch.uint8).sort(dim=1, descending=True, stable=True).indices[:, :count]
+    return index.gather(1, columns), weight.gather(2, columns[:, None].expand(-1, weight.shape[1], -1))
+
+
+def _chunks(image: Tensor, index: Tensor, candidates: Candidates) -> list[slice]:
+    left, top, right, bottom = candidates.boxes(index[0, 0]).tolist()
+    patch_bytes = image.shape[1] * (right - left) * (bottom - top) * image.element_size()
+    budget = CHUNK_BYTES.get(image.device.type, CHUNK_BYTES["cuda"])
+    step = max(1, budget // (len(image) * patch_bytes))
+    return [slice(start, start + step) for start in range(0, index.shape[1], step)]

@@ -1,0 +1,91 @@
+"""Candidate index ↔ pixels: a grid of equally sized patches over the image.
+
+Two geometries place patch (i, j):
+
+aligned    centred on the receptive field of score (i, j): centre = (i · stride + offset) / view scale, from the
+           scorer's own kernels, strides and padding. What a score saw is what its patch shows. The default.
+stretched  as the paper's released code has it: stride = ⌊H / rows⌋ image pixels, patch centred on its cell. The grid is
+           stretched over the whole image although the receptive fields are not, so patches drift away from what was
+           scored (by up to 15 px at the paper's sizes). For exact reproduction.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from saccade.extraction.receptive_field import ReceptiveField
+from saccade.images import cut_regions
+
+
+class Grid(NamedTuple):
+    """Patches of `patch` (height, width) pixels; candidate i · cols + j has its corner at (left_px[j], top_px[i])."""
+
+    top_px: Int[Tensor, " rows"]
+    left_px: Int[Tensor, " cols"]
+    patch: tuple[int, int]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of candidates."""
+        return len(self.top_px), len(self.left_px)
+
+    @property
+    def num_candidates(self) -> int:
+        """N."""
+        return len(self.top_px) * len(self.left_px)
+
+    def left_top_px(self, index: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape 2"]:
+        """Upper left corner of each candidate; may lie outside the image."""
+        cols = len(self.left_px)
+        return torch.stack([self.left_px[index % cols], self.top_px[index // cols]], dim=-1)
+
+    def boxes(self, index: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape 4"]:
+        """Left, top, right, bottom of each candidate in image pixels (right and bottom exclusive)."""
+        corner = self.left_top_px(index)
+        height, width = self.patch
+        return torch.cat([corner, corner + corner.new_tensor([width, height])], dim=-1)
+
+    def index_at(self, xy_px: Float[Tensor, "*shape 2"]) -> Int[Tensor, "*shape"]:
+        """The candidate whose centre is nearest to each point; the inverse of taking a box's centre."""
+        height, width = self.patch
+        col = (xy_px[..., :1] - (self.left_px + width / 2)).abs().argmin(-1)
+        row = (xy_px[..., 1:] - (self.top_px + height / 2)).abs().argmin(-1)
+        return row * len(self.left_px) + col
+
+    def read(self, image: Float[Tensor, "B C H W"], index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
+        """The pixels of each candidate, zero outside the image."""
+        return cut_regions(image, self.left_top_px(index), self.patch)
+
+
+def aligned_corners(image_px: int, view_px: int, patch_px: int, field: ReceptiveField) -> Int[Tensor, " cells"]:
+    """First pixels along one side of patches centred on what each score saw."""
+    cell = torch.arange(field.cells(view_px), dtype=torch.float64)
+    centre_px = (cell * field.stride + field.offset) * (image_px / view_px)
+    return (centre_px - patch_px / 2 + 0.5).floor().long()
+
+
+def stretched_corners(image_px: int, view_px: int, patch_px: int, field: ReceptiveField) -> Int[Tensor, " cells"]:
+    """First pixels along one side of patches centred on cells stretched over the image, as released."""
+    cells = field.cells(view_px)
+    stride_px = image_px // cells
+    return torch.arange(cells) * stride_px - (patch_px - stride_px) // 2
+
+
+GEOMETRIES = {"aligned": aligned_corners, "stretched": stretched_corners}
+
+
+def make_grid(
+    geometry: str,
+    *,
+    image_size: tuple[int, int],
+    view_size: tuple[int, int],
+    patch: tuple[int, int],
+    field: ReceptiveField,
+    device: torch.device | str = "cpu",
+) -> Grid:
+    """The grid of an image of `image_size` whose view of `view_size` is scored with receptive field `field`."""
+    corners = GEOMETRIES[geometry]
+    top_px, left_px = (corners(*sides, field).to(device) for sides in zip(image_size, view_size, patch, strict=True))
+    return Grid(top_px, left_px, patch)

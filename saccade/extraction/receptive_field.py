@@ -1,0 +1,71 @@
+"""Which pixels of the view a score comes from.
+
+Walking through a chain of convolutions and pools with kernel k, stride s and padding p, the receptive field grows by
+(k − 1) · jump, its first centre moves by ((k − 1)/2 − p) · jump, and the jump between neighbours multiplies by s. For
+the paper's scorer (four valid 3×3 convolutions, 8×8 max-pool) that gives size 16, stride 8, first centre at 8.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from torch import nn
+
+
+class ReceptiveField(NamedTuple):
+    """Score i looks at `size` view pixels centred at offset + i · stride.
+
+    tiles:  the view is padded until the cells of all scores together cover exactly it and no border is out of reach.
+    before: pixels of that padding on the left and the top; 0 if the view is taken as it is.
+    """
+
+    size: int
+    stride: int
+    offset: float
+    tiles: bool
+    before: int
+
+    def cells(self, view_px: int) -> int:
+        """How many scores there are along a view of `view_px` pixels."""
+        if self.tiles:
+            return math.ceil(view_px / self.stride)
+        cells = (view_px - self.size) // self.stride + 1
+        if cells < 1:
+            raise ValueError(
+                f"a view of {view_px} px is smaller than the scorer's receptive field of {self.size} px: "
+                "raise the view scale, or use the aligned geometry, which pads the view"
+            )
+        return cells
+
+    def padding(self, view_px: int) -> tuple[int, int]:
+        """Pixels to add before and after a view of `view_px` pixels."""
+        if not self.tiles:
+            return 0, 0
+        needed = self.size + (self.cells(view_px) - 1) * self.stride
+        return self.before, needed - view_px - self.before
+
+
+def receptive_field(layers: Iterable[nn.Module], *, tiles: bool) -> ReceptiveField:
+    """The receptive field of a chain of layers; those that are neither convolution nor pool do not move it.
+
+    >>> receptive_field([nn.Conv2d(3, 8, 3), nn.MaxPool2d(8)], tiles=False)
+    ReceptiveField(size=10, stride=8, offset=5.0, tiles=False, before=0)
+    """
+    size, stride, centre = 1, 1, 0.5
+    for layer in layers:
+        if isinstance(layer, nn.Conv2d | nn.MaxPool2d | nn.AvgPool2d):
+            kernel, step, pad = (_side(value) for value in (layer.kernel_size, layer.stride, layer.padding))
+            centre += ((kernel - 1) / 2 - pad) * stride
+            size += (kernel - 1) * stride
+            stride *= step
+    # The first cell is [0, stride): padding moves the first centre to its middle.
+    before = math.floor(centre - stride / 2) if tiles else 0
+    return ReceptiveField(size, stride, centre - before, tiles, before)
+
+
+def _side(value: int | str | tuple[int, ...]) -> int:
+    if isinstance(value, tuple) and len(set(value)) == 1:
+        value = value[0]
+    if not isinstance(value, int):
+        raise ValueError(f"a scorer layer has {value!r}, expected one number for both directions")
+    return value

@@ -1,0 +1,8 @@
+"""pooled → logits, and the loss."""
+
+from saccade.prediction.head import LinearHead, MLPHead
+from saccade.prediction.loss import score_entropy, selection_loss
+
+HEADS = {"mlp": MLPHead, "linear": LinearHead}
+
+__all__ = ["HEADS", "LinearHead", "MLPHead", "score_entropy", "selection_loss"]

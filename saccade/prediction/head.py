@@ -1,0 +1,19 @@
+"""pooled → logits."""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class MLPHead(nn.Sequential):
+    """Linear(D → D), SiLU, Linear(D → L): the head of the paper's released models."""
+
+    def __init__(self, width: int, num_classes: int):
+        super().__init__(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, num_classes))
+
+
+class LinearHead(nn.Linear):
+    """Linear(D → L): the head of the paper's CNN baselines and of NTS-Net."""
+
+    def forward(self, input: Float[Tensor, "B D"]) -> Float[Tensor, "B L"]:
+        """Logits of each image."""
+        return super().forward(input)
