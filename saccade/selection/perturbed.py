@@ -56,7 +56,7 @@ def perturbed_topk(
         if sigma == 0 or k == scores.shape[1]:
             index, weight, _ = hard_topk(scores, k)
             # Tied to the scores, so that a scorer in training receives a zero gradient rather than none.
-            return Selection(index, weight + 0 * scores.sum(dim=1)[:, None, None])
+            return Selection(index, weight + (0 * scores).sum(dim=1)[:, None, None])
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device if generator else "cpu"))
         weight, index = _PerturbedTopK.apply(scores, k, sigma, num_samples, gradient, NOISES[noise], seed)
     return Selection(index, weight)

@@ -1,0 +1,30 @@
+import torch
+from oracles import expected_indicators, listing_topk
+
+from saccade.selection.dense import PerturbedTopK
+
+SCORES = torch.tensor([0.10, 0.15, 0.02, 0.20], dtype=torch.float64)
+
+
+def test_same_indicators_as_the_listing_within_monte_carlo_error():
+    n = 50_000
+    torch.manual_seed(0)
+    ours = PerturbedTopK(2, num_samples=n, sigma=0.05)(SCORES[None])
+    theirs, _ = listing_topk(SCORES[None], 2, sigma=0.05, noise=torch.randn(1, n, 4, dtype=torch.float64))
+    deviation = (2 * theirs * (1 - theirs) / n).sqrt()
+    assert ((ours - theirs).abs() <= 4.5 * deviation + 1e-9).all()
+
+
+def test_but_with_the_right_gradient():
+    """A gradient descent step of the listing can go uphill; compare both with the exact gradient."""
+    torch.manual_seed(0)
+    grad = torch.randn(2, 4, dtype=torch.float64)
+    scores = SCORES.clone().requires_grad_()
+    (exact,) = torch.autograd.grad((expected_indicators(scores, 2, sigma=0.05) * grad).sum(), scores)
+    leaf = SCORES[None].clone().requires_grad_()
+    (PerturbedTopK(2, num_samples=5000, sigma=0.05)(leaf)[0] * grad).sum().backward()
+    _, factor = listing_topk(SCORES[None], 2, sigma=0.05, noise=torch.randn(1, 5000, 4, dtype=torch.float64))
+    listing = (factor[0] * grad).sum(dim=0)
+    cosine = torch.nn.functional.cosine_similarity
+    assert cosine(leaf.grad[0], exact, dim=0) > 0.999
+    assert cosine(listing, exact, dim=0) < 0.9

@@ -1,0 +1,38 @@
+import pytest
+import torch
+from torch.testing import assert_close
+
+from saccade import linear_decay, normalise_scores
+
+
+def test_normalised_scores_fill_the_unit_interval():
+    scores = torch.randn(4, 30, generator=torch.Generator().manual_seed(0)) * 100
+    normalised = normalise_scores(scores)
+    assert_close(normalised.amin(dim=1), torch.zeros(4))
+    assert_close(normalised.amax(dim=1), torch.ones(4), atol=1e-6, rtol=0)
+    assert torch.equal(normalised.argsort(dim=1), scores.argsort(dim=1))
+
+
+def test_equal_scores_do_not_divide_by_zero():
+    assert_close(normalise_scores(torch.full((1, 3), 7.0)), torch.zeros(1, 3), atol=0, rtol=0)
+
+
+def test_gradient_flows_through_minimum_and_maximum():
+    scores = torch.tensor([[0.0, 1.0, 4.0]], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(normalise_scores, scores)
+    normalise_scores(scores)[0, 1].backward()
+    span = 4 + 1e-5
+    assert_close(scores.grad[0], torch.tensor([(1 - span) / span**2, 1 / span, -1 / span**2], dtype=torch.float64))
+
+
+def test_decay_reaches_zero_right_after_training():
+    steps = 100
+    values = [linear_decay(0.05, step=step, total_steps=steps) for step in range(steps + 2)]
+    assert values[0] == 0.05
+    assert values[steps - 1] == pytest.approx(0.05 / steps)
+    assert values[steps:] == [0.0, 0.0]
+
+
+def test_decay_refuses_impossible_steps():
+    with pytest.raises(ValueError, match="step -1 of 10"):
+        linear_decay(0.05, step=-1, total_steps=10)
