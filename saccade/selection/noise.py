@@ -34,6 +34,11 @@ def _sample_gumbel(out: Tensor, generator: torch.Generator) -> Tensor:
     return uniform.log_().neg_().log_().neg_()
 
 
+def _gumbel_density(z: Tensor) -> Tensor:
+    z = z.clamp(min=-80.0)  # the density is 0 there; without the clamp z = −∞ gives ∞ − ∞
+    return torch.exp(-z - torch.exp(-z))
+
+
 NOISES: dict[str, Noise] = {
     # Z − Z′ is normal with standard deviation √2, and 1 − Φ(6) = 1e-9.
     "normal": Noise(
@@ -46,7 +51,7 @@ NOISES: dict[str, Noise] = {
     # Z − Z′ is logistic, whose tail is e^(−x): −log(1e-9) = 20.8. p(z) = e^(−z − e^(−z)), at most 1/e.
     "gumbel": Noise(
         sample=_sample_gumbel,
-        density=lambda z: torch.exp(-z - torch.exp(-z)),
+        density=_gumbel_density,
         score=lambda z: 1 - torch.exp(-z),
         pair_reach=20.8,
         density_reach=7.91,
