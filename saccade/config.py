@@ -30,9 +30,6 @@ class ModelConfig:
     aggregation: dict[str, Any] = field(default_factory=lambda: {"name": "mean"})
     prediction: dict[str, Any] = field(default_factory=lambda: {"name": "mlp"})
 
-    def __post_init__(self):
-        object.__setattr__(self, "image_size", tuple(self.image_size))
-
     def to_json(self) -> str:
         """The config as JSON text."""
         return json.dumps(asdict(self), indent=2)
@@ -44,7 +41,7 @@ class ModelConfig:
         known = {f.name for f in fields(cls)}
         if unknown := sorted(set(values) - known):
             raise ValueError(f"unknown config keys {', '.join(unknown)}: expected some of {', '.join(sorted(known))}")
-        return cls(**values)
+        return cls(**{**values, "image_size": tuple(values["image_size"])})
 
 
 def build(stage: str, parts: Mapping[str, Any], spec: Mapping[str, Any], *inputs: Any, **context: Any) -> Any:

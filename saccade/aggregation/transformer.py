@@ -3,8 +3,8 @@
 The paper: "3 self-attention layers with 8 heads, taking the sequence of patch representations as input augmented with a
 learned additive positional encoding". As released: the encoding is a linear map of the indicator rows, that is
 weight @ table[index], so a soft slot gets the same mixture of positions as of pixels; then a projection to 256,
-post-norm layers with 512 hidden units and ReLU, dropout 0.1, and the sum over slots. The released code leaves dropout on at
-evaluation; here it is off, as in any torch module.
+post-norm layers with 512 hidden units and ReLU, dropout 0.1, and the sum over slots. The released code leaves dropout
+on at evaluation; here it is off, as in any torch module.
 """
 
 import torch

@@ -5,7 +5,7 @@ again instead of storing them: ∂weight[k, s] = ⟨∂X̃_k, patch_s⟩ needs t
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from einops import rearrange
@@ -21,6 +21,7 @@ from saccade.selection.selection import Selection
 CHUNK_BYTES = {"cpu": 8 * 2**20, "cuda": 256 * 2**20}
 
 
+@runtime_checkable
 class Candidates(Protocol):
     """Whatever N candidates are: a `Grid`, or anchors of many sizes read at one size."""
 

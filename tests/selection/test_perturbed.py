@@ -1,4 +1,4 @@
-"""Forward and gradients of the perturbed top-K against exact answers; tolerances are Monte-Carlo standard deviations."""
+"""Forward and gradients of the perturbed top-K against exact answers, within Monte-Carlo standard deviations."""
 
 import inspect
 
@@ -67,9 +67,7 @@ def test_the_oracle_differentiates_as_finite_differences_do():
     for d in range(5):
         shift = torch.zeros(5, dtype=torch.float64)
         shift[d] = step
-        up, down = (
-            (expected_indicators(SCORES + sign * shift, 2, sigma=SIGMA) * grad).sum() for sign in (1, -1)
-        )
+        up, down = ((expected_indicators(SCORES + sign * shift, 2, sigma=SIGMA) * grad).sum() for sign in (1, -1))
         assert_close((up - down) / (2 * step), exact[d], rtol=1e-5, atol=1e-6)
 
 
@@ -122,7 +120,7 @@ def test_gradient_vanishes_with_sigma(gradient):
 
 @pytest.mark.parametrize("kind", ["uniform", "alike", "peaked"])
 def test_conditional_gradient_varies_far_less_than_the_score_gradient(kind, monkeypatch):
-    """Against the paper's equation over all N candidates; pruning alone already calms the score gradient a good deal."""
+    """Against the paper's equation over all N candidates; pruning alone already calms the score gradient a lot."""
     scores = {"uniform": torch.rand(2028, generator=seeded(0)), "alike": torch.full((2028,), 0.5)}
     scores["peaked"] = 0.3 * scores["uniform"]
     scores["peaked"][::100] += 0.7
@@ -250,6 +248,21 @@ def test_autocast_changes_nothing():
     assert_close(mixed, plain, atol=0, rtol=0)
 
 
+def test_inside_a_compiled_function_it_gives_the_same_numbers():
+    def step(scores):
+        return perturbed_topk(2 * scores, 3, sigma=0.1).weight.square().sum()
+
+    results = []
+    for run in (step, torch.compile(step, backend="aot_eager")):
+        leaf = torch.rand(2, 50, generator=seeded(0)).requires_grad_()
+        torch.manual_seed(4)
+        value = run(leaf)
+        value.backward()
+        results.append((value.detach(), leaf.grad))
+    assert_close(results[1], results[0], atol=0, rtol=0)
+    torch.compiler.reset()
+
+
 def test_module_is_soft_in_training_and_hard_in_evaluation():
     scores = torch.rand(2, 50, generator=seeded(0))
     module = PerturbedTopK(3, sigma=0.1)
@@ -274,6 +287,7 @@ def test_module_is_soft_in_training_and_hard_in_evaluation():
     ],
 )
 def test_refusals_say_what_came_and_what_to_do(  # unwrapped: the shape checks of the tests would refuse first
-    scores, options, message):
+    scores, options, message
+):
     with pytest.raises(ValueError, match=message):
         inspect.unwrap(perturbed_topk)(scores, **{"k": 2, "sigma": 0.1, **options})

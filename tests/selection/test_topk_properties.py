@@ -61,8 +61,8 @@ def test_hard_topk_takes_the_best_and_the_first_among_equals(batch):
 def test_index_sorted_topk_solves_the_linear_program(n, k, seed):
     """max ⟨Y, s1ᵀ⟩ over the paper's constraint set: no feasible Y beats the indicators of hard_topk.
 
-    The strict order of the slots is Σ_i i·Y[i, k] + 1 ≤ Σ_j j·Y[j, k+1] for integral solutions; the relaxation below (≤ 0)
-    contains it, so the optimum over the relaxation bounds the paper's, and hard_topk attains it strictly ordered.
+    For integral solutions the strict order of the slots is Σ_i i·Y[i, k] + 1 ≤ Σ_j j·Y[j, k+1]; the relaxation below
+    (≤ 0) contains it, so the optimum over the relaxation bounds the paper's, and hard_topk attains it strictly ordered.
     """
     scores = np.random.default_rng(seed).normal(size=n)
     objective = -np.repeat(scores, k)  # Y[i, k] at i·K + k

@@ -1,0 +1,69 @@
+import torch
+from torch.testing import assert_close
+
+from saccade import Grid, hard_topk, perturbed_topk
+from saccade.aggregation import Concat, Max, Mean, Transformer
+
+GRID = Grid(torch.arange(4) * 8, torch.arange(5) * 8, (16, 16))
+SCORES = torch.rand(2, 20, generator=torch.Generator().manual_seed(0))
+FEATURES = torch.randn(2, 3, 6, generator=torch.Generator().manual_seed(1))
+HARD = hard_topk(SCORES, 3)
+
+
+def make(kind, **options):
+    return kind(6, slots=3, cells=(4, 5), **options)
+
+
+def test_pools_are_what_they_are_called():
+    assert_close(make(Mean)(FEATURES, HARD, GRID), FEATURES.sum(dim=1) / 3)
+    assert_close(make(Max)(FEATURES, HARD, GRID), torch.stack([row.max(dim=0).values for row in FEATURES]))
+    assert_close(make(Concat)(FEATURES, HARD, GRID), FEATURES.reshape(2, 18))
+    assert make(Concat).width == 18
+
+
+def transformer(**options):
+    torch.manual_seed(0)
+    return make(Transformer, dim=16, hidden=32, heads=4, **options).eval()
+
+
+def test_positions_are_a_linear_map_of_the_indicators():
+    """Encoding rows of the dense indicators, as released, and indexing the table are the same thing."""
+    soft = perturbed_topk(SCORES, 3, sigma=0.2, generator=torch.Generator().manual_seed(2))
+    net = transformer()
+    for selection in (HARD, soft):
+        positions = selection.dense(20) @ net.positions
+        expected = net.encoder(net.project(FEATURES + positions)).sum(dim=1)
+        assert_close(net(FEATURES, selection, GRID), expected)
+
+
+def test_position_matters_to_the_transformer_and_slot_order_alone_does_not():
+    net = transformer()
+    torch.nn.init.normal_(net.positions)
+    elsewhere = HARD._replace(index=(HARD.index + 1) % 20)
+    assert not torch.allclose(net(FEATURES, HARD, GRID), net(FEATURES, elsewhere, GRID))
+    order = torch.tensor([2, 0, 1])
+    shuffled = HARD._replace(index=HARD.index[:, order])
+    assert_close(net(FEATURES[:, order], shuffled, GRID), net(FEATURES, HARD, GRID), atol=1e-5, rtol=1e-5)
+
+
+def test_dropout_is_off_in_evaluation():
+    net = transformer(dropout=0.5)
+    assert_close(net(FEATURES, HARD, GRID), net(FEATURES, HARD, GRID), atol=0, rtol=0)
+    net.train()
+    assert not torch.allclose(net(FEATURES, HARD, GRID), net(FEATURES, HARD, GRID))
+
+
+def test_table_of_another_grid_interpolates_between_cells():
+    net = transformer()
+    ramp = torch.arange(5.0).expand(4, 5).reshape(20, 1).expand(20, 6)
+    net.positions.data.copy_(ramp)  # every position is its column
+    wide = net.table((4, 10)).view(4, 10, 6)
+    columns = ((torch.arange(10) + 0.5) / 2 - 0.5).clamp(0, 4)  # centres of half-width cells in old columns
+    assert_close(wide, columns[None, :, None].expand(4, 10, 6))
+
+
+def test_sizes_of_the_paper():
+    net = Transformer(512, slots=10, cells=(30, 30))
+    assert net.positions.shape == (900, 512)
+    assert net.width == 256
+    assert len(net.encoder.layers) == 3

@@ -1,0 +1,173 @@
+"""The whole path: configuration, training and evaluation mode, saving, and that learning moves the right way."""
+
+import json
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from saccade import ModelConfig, PatchSelectionModel, selection_loss
+
+
+def config(**stages):
+    stages = {"selection": {"name": "perturbed", "k": 4, "num_samples": 50}, "extraction": {"patch": 24}, **stages}
+    return ModelConfig(num_classes=3, image_size=(90, 120), **stages)
+
+
+def make(**stages):
+    torch.manual_seed(0)
+    return PatchSelectionModel(config(**stages))
+
+
+IMAGES = torch.rand(2, 3, 90, 120, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("aggregation", ["mean", "max", "concat", "transformer"])
+@pytest.mark.parametrize("selection", ["perturbed", "hard", "random", "exhaustive"])
+def test_every_selection_with_every_aggregation(selection, aggregation):
+    spec = {"name": selection} if selection == "exhaustive" else {"name": selection, "k": 4}
+    model = make(selection=spec, aggregation={"name": aggregation})
+    output = model(IMAGES)
+    selection_loss(output.logits, torch.tensor([0, 2]), output.raw_scores).backward()
+    assert output.logits.shape == (2, 3)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
+def test_evaluation_answers_from_exactly_the_k_boxes():
+    """Painting over everything outside the chosen boxes does not change the features, so not the answer."""
+    model = make().eval()
+    output = model(IMAGES)
+    assert output.boxes.shape == (2, 4, 4)
+    shown = torch.zeros_like(IMAGES)
+    for b, boxes in enumerate(output.boxes.tolist()):
+        for left, top, right, bottom in boxes:
+            area = (slice(max(top, 0), bottom), slice(max(left, 0), right))
+            shown[b, :, area[0], area[1]] = IMAGES[b, :, area[0], area[1]]
+    grid = model.grid((90, 120))
+    features = model.features(model.extraction(shown, output.selection, grid).flatten(0, 1)).unflatten(0, (2, 4))
+    assert_close(model.prediction(model.aggregation(features, output.selection, grid)), output.logits)
+
+
+def test_evaluation_is_deterministic_and_training_is_soft():
+    model = make()
+    assert model(IMAGES).selection.index.shape[1] > 4
+    model.eval()
+    assert_close(model(IMAGES).logits, model(IMAGES).logits, atol=0, rtol=0)
+
+
+def test_gradient_descent_raises_the_score_of_the_patch_that_helps():
+    """One bright square decides the class; the scorer's gradient must push its score up from the first step."""
+    torch.manual_seed(0)
+    image = torch.zeros(1, 3, 90, 120)
+    image[..., 48:72, 72:96] = 1.0
+    model = make(selection={"name": "perturbed", "k": 1, "num_samples": 300, "sigma": 0.3}, extraction={"patch": 24})
+    grid = model.grid((90, 120))
+    target = int(grid.index_at(torch.tensor([84.0, 60.0])))
+    scores = torch.full((1, grid.num_candidates), 0.5, requires_grad=True)
+    patches = model.extraction(image, model.selection(scores), grid)
+    (-patches.mean()).backward()  # brighter is better
+    assert int((-scores.grad).argmax()) == target
+
+
+def test_another_image_size_than_in_training():
+    model = make(aggregation={"name": "transformer"}).eval()
+    output = model(torch.rand(1, 3, 150, 77))
+    assert output.logits.isfinite().all()
+    assert output.raw_scores.shape[1] == model.grid((150, 77)).num_candidates
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiled_model_gives_the_same_numbers(backend):
+    model = make(aggregation={"name": "transformer", "dropout": 0.0})
+    compiled = torch.compile(model, backend=backend)
+    results = []
+    for run in (model, compiled):
+        model.zero_grad()
+        torch.manual_seed(5)
+        output = run(IMAGES)
+        selection_loss(output.logits, torch.tensor([0, 2]), output.raw_scores).backward()
+        results.append((output.logits.detach(), [p.grad.clone() for p in model.parameters()]))
+    assert_close(results[1], results[0], atol=1e-5, rtol=1e-4)
+    model.eval()
+    assert_close(compiled(IMAGES).logits, model(IMAGES).logits, atol=1e-5, rtol=1e-4)
+    torch.compiler.reset()
+
+
+def test_bfloat16_autocast_trains():
+    model = make()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = model(IMAGES)
+        loss = selection_loss(output.logits, torch.tensor([0, 2]), output.raw_scores)
+    loss.backward()
+    assert output.raw_scores.dtype == torch.bfloat16
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_channels_last_gives_the_same_numbers():
+    model = make().eval()
+    expected = model(IMAGES).logits
+    model.to(memory_format=torch.channels_last)
+    assert_close(model(IMAGES.contiguous(memory_format=torch.channels_last)).logits, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_saved_and_loaded_again(tmp_path):
+    model = make(aggregation={"name": "transformer"}).eval()
+    model.save_pretrained(tmp_path / "run")
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["config.json", "model.safetensors"]
+    loaded = PatchSelectionModel.from_pretrained(tmp_path / "run")
+    assert loaded.config == model.config
+    assert_close(loaded(IMAGES).logits, model(IMAGES).logits, atol=0, rtol=0)
+
+
+def test_loading_does_not_ask_for_the_initial_weights_again(tmp_path):
+    import timm
+    from safetensors.torch import save_file
+
+    start = tmp_path / "start.safetensors"
+    save_file(timm.create_model("resnet10t").state_dict(), start)
+    model = make(features={"name": "backbone", "model": "resnet10t", "weights": str(start)}, extraction={"patch": 32})
+    model.save_pretrained(tmp_path / "run")
+    start.unlink()
+    loaded = PatchSelectionModel.from_pretrained(tmp_path / "run")
+    assert_close(loaded(IMAGES).logits, model.eval()(IMAGES).logits, atol=0, rtol=0)
+
+
+def test_loading_from_nowhere_says_what_is_missing(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no config.json in .*save_pretrained"):
+        PatchSelectionModel.from_pretrained(tmp_path)
+
+
+def test_config_survives_json_and_refuses_unknown_keys():
+    original = config(aggregation={"name": "transformer", "layers": 2})
+    assert ModelConfig.from_json(original.to_json()) == original
+    broken = json.dumps({**json.loads(original.to_json()), "scorrer": {}})
+    with pytest.raises(ValueError, match="unknown config keys scorrer"):
+        ModelConfig.from_json(broken)
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ({"selection": {"name": "pertrubed", "k": 4}}, "unknown selection 'pertrubed': expected one of perturbed"),
+        ({"selection": {"name": "perturbed", "k": 4, "sgima": 1}}, "no option 'sgima': it takes k, sigma"),
+        ({"selection": {"name": "perturbed", "k": 500}}, "k is 500 and there are 20 candidates"),
+        ({"scorer": {"name": "conv", "depth": 3}}, "it takes widths, kernel, pool, squeeze_excitation"),
+        ({"extraction": {"patch": 24, "geometry": "crooked"}}, "expected one of aligned, stretched"),
+        ({"extraction": {"patch": 0}}, "expected at least 1×1"),
+        ({"view": {"scale": 3.0}}, "pass 1 / 3"),
+    ],
+)
+def test_mistakes_in_a_config_name_the_fix(stages, message):
+    with pytest.raises(ValueError, match=message):
+        make(**stages)
+
+
+def test_stretched_geometry_scores_the_view_unpadded():
+    model = PatchSelectionModel(
+        ModelConfig(num_classes=4, image_size=(960, 1280), extraction={"patch": 100, "geometry": "stretched"})
+    )
+    assert model.grid((960, 1280)).num_candidates == 2028
+    assert sum(p.numel() for p in model.scorer.parameters()) == 6_321
