@@ -1,0 +1,79 @@
+"""Perturbed top-K, forward and backward, against the one-hot formulation of the paper's listing.
+
+python benchmarks/bench_operator.py
+"""
+
+import torch
+from baselines import OneHotTopK
+from measure import extra_peak_mb, extra_peak_mb_elsewhere, median_seconds, memory_case, print_table
+from torch import Tensor
+
+from saccade import normalise_scores, perturbed_topk
+
+BATCH, CANDIDATES, K, DRAWS, SIGMA = 8, 2028, 10, 500, 0.05
+
+
+def make_scores(kind: str, *, batch: int = BATCH, n: int = CANDIDATES) -> Tensor:
+    """Uniform in [0, 1]; or peaked: K high ones, the rest below 0.3, as after some training."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.rand(batch, n, generator=generator)
+    if kind == "peaked":
+        top = torch.rand(batch, n, generator=generator).topk(K, dim=1).indices
+        scores = (0.3 * scores).scatter(1, top, 0.9 + 0.1 * torch.rand(batch, K, generator=generator))
+    return normalise_scores(scores)
+
+
+def step_of(method: str, kind: str, **size: int):
+    """One forward and backward pass; the gradient that arrives is random."""
+    scores = make_scores(kind, **size).requires_grad_()
+    torch.manual_seed(0)
+    if method == "one-hot":
+        grad = torch.randn(len(scores), K, scores.shape[1])
+        return lambda: OneHotTopK.apply(scores, K, SIGMA, DRAWS).backward(grad)
+
+    def step():
+        weight = perturbed_topk(scores, K, sigma=SIGMA, num_samples=DRAWS, gradient=method).weight
+        weight.backward(torch.randn_like(weight))
+
+    return step
+
+
+METHODS = ["one-hot", "conditional", "score", "diagonal"]
+SIZES = [1_000, 10_000, 100_000, 1_000_000]
+
+
+def main() -> None:
+    for kind in ("uniform", "peaked"):
+        seconds = {method: median_seconds(step_of(method, kind), repeats=9) for method in METHODS}
+        memory = {method: extra_peak_mb_elsewhere(__file__, f"{method} {kind}") for method in METHODS}
+        rows = [
+            [
+                method,
+                f"{1000 * seconds[method]:.1f}",
+                f"{seconds['one-hot'] / seconds[method]:.0f}×",
+                f"{memory[method]:.0f}",
+                f"1/{memory['one-hot'] / max(memory[method], 0.1):.0f}",
+            ]
+            for method in METHODS
+        ]
+        title = f"Operator, {kind} scores, B={BATCH} N={CANDIDATES} K={K} n={DRAWS} σ={SIGMA}, forward + backward"
+        print_table(title, ["gradient", "ms", "speed-up", "extra MB", "memory"], rows)
+
+    rows = []
+    for n in SIZES:
+        row = [f"{n:,}"]
+        for kind in ("uniform", "peaked"):
+            seconds = median_seconds(step_of("conditional", kind, batch=1, n=n), repeats=3)
+            row += [f"{1000 * seconds:.0f}", f"{extra_peak_mb_elsewhere(__file__, f'conditional {kind} {n}'):.0f}"]
+        rows.append(row)
+    header = ["N", "uniform ms", "extra MB", "peaked ms", "extra MB"]
+    print_table(f"Growth with N, conditional gradient, B=1 K={K} n={DRAWS}", header, rows)
+
+
+if __name__ == "__main__":
+    if case := memory_case():
+        method, kind, *n = case.split()
+        step_of(method, kind, batch=1, n=100)()  # whatever libraries allocate once
+        print(extra_peak_mb(step_of(method, kind, **({"batch": 1, "n": int(n[0])} if n else {}))))
+    else:
+        main()

@@ -1,0 +1,59 @@
+"""What every benchmark here needs: a median time, extra peak memory in a process of its own, a table, the machine."""
+
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+
+import torch
+
+
+def median_seconds(step: Callable[[], object], *, repeats: int = 7) -> float:
+    """Median wall time of `step` after one warm-up call."""
+    step()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - start)
+    return sorted(times)[repeats // 2]
+
+
+def extra_peak_mb(step: Callable[[], object]) -> float:
+    """Resident memory that `step` needs at its peak beyond what the process held before, on Linux."""
+    before = _status_kb("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    step()
+    return (_status_kb("VmHWM") - before) / 1024
+
+
+def extra_peak_mb_elsewhere(script: str, case: str) -> float:
+    """`extra_peak_mb` of a case in a fresh process, so that no cache or earlier case is counted."""
+    command = [sys.executable, script, "--memory", case]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+
+
+def memory_case() -> str | None:
+    """The case this process was started for by `extra_peak_mb_elsewhere`."""
+    return sys.argv[2] if sys.argv[1:2] == ["--memory"] else None
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A Markdown table under a title with the date and the machine."""
+    processor = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.processor(),
+    )
+    print(f"\n{title}\n{date.today()}, {processor}, {torch.get_num_threads()} threads, torch {torch.__version__}\n")
+    print("| " + " | ".join(header) + " |")
+    print("|" + "---|" * len(header))
+    for row in rows:
+        print("| " + " | ".join(row) + " |", flush=True)
+
+
+def _status_kb(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1])
