@@ -78,10 +78,11 @@ def draw_topk(
     return Draws(best, values[..., 0], values[..., 1])
 
 
-def chosen_counts(best: Int[Tensor, "B M K1"], num_kept: int) -> Int[Tensor, "B K U"]:
-    """How often each kept candidate came into each slot, slots in index order."""
-    batch, _, k = best[..., :-1].shape
-    chosen = best[..., :-1].sort(dim=-1).values  # B M K
-    row = torch.arange(batch * k, device=best.device).view(batch, 1, k)
-    flat = row * num_kept + chosen
-    return torch.bincount(flat.flatten(), minlength=batch * k * num_kept).view(batch, k, num_kept)
+def mean_indicators(draws: Draws, num_kept: int) -> Float[Tensor, "B K U"]:
+    """The share of draws in which each kept candidate came into each slot, slots in index order."""
+    batch, num_samples, k = draws.best[..., :-1].shape
+    chosen = draws.best[..., :-1].sort(dim=-1).values  # B M K
+    flat = chosen + num_kept * torch.arange(k, device=chosen.device)
+    counts = draws.kth_value.new_zeros(batch, k * num_kept)
+    counts.scatter_add_(1, flat.flatten(1), counts.new_ones(()).expand(batch, num_samples * k))
+    return counts.div_(num_samples).view(batch, k, num_kept)

@@ -12,12 +12,16 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from saccade.selection.check import check_k, check_scores
-from saccade.selection.draws import Draws, chosen_counts, draw_topk, near_the_top
+from saccade.selection.draws import Draws, draw_topk, mean_indicators, near_the_top
 from saccade.selection.gradients import GRADIENTS, Perturbation
 from saccade.selection.hard import hard_topk
 from saccade.selection.noise import NOISES, Noise
 from saccade.selection.normalise import normalise_scores
 from saccade.selection.selection import Selection
+
+# Weights (B·K·S) of one call: 128 MB of float32. It only binds where hundreds of thousands of candidates are all alike;
+# then the lowest of those that no draw lifted get no gradient.
+MAX_WEIGHTS = 2**25
 
 GradientName = Literal["conditional", "score", "diagonal"]
 NoiseName = Literal["normal", "gumbel"]
@@ -88,11 +92,12 @@ class _PerturbedTopK(torch.autograd.Function):
             1, support, torch.arange(support.shape[1], device=kept.device).expand_as(support)
         )
         best = rank[:, None].expand(-1, num_samples, -1).gather(2, draws.best)
-        weight = chosen_counts(best, support.shape[1]).to(scores.dtype) / num_samples
+        draws = draws._replace(best=best)
+        weight = mean_indicators(draws, support.shape[1])
         index = kept.gather(1, support)
         ctx.num_candidates = scores.shape[1]
         ctx.gradient = GRADIENTS[gradient]
-        ctx.past = Perturbation(kept, kept_scores, support, draws._replace(best=best), sigma, noise, seed)
+        ctx.past = Perturbation(kept, kept_scores, support, draws, sigma, noise, seed)
         ctx.mark_non_differentiable(index)
         return weight, index
 
@@ -111,12 +116,14 @@ def _support(draws: Draws, kept_scores: Tensor, swap_reach: float | None) -> Int
     With `swap_reach`, also those that no draw happened to lift but that stand so close below the typical threshold
     that the conditional gradient must know what they would have brought. They carry zero weight.
     """
-    wanted = torch.zeros_like(kept_scores, dtype=torch.bool).scatter(1, draws.best.flatten(1), True)
+    batch, _, slots = draws.best[..., :-1].shape
+    drawn = torch.zeros_like(kept_scores, dtype=torch.bool).scatter(1, draws.best.flatten(1), True)
+    wanted = drawn
     if swap_reach is not None:
-        wanted |= kept_scores >= draws.kth_value.mean(dim=1, keepdim=True) - swap_reach
-    count = int(wanted.sum(dim=1).max())
+        wanted = drawn | (kept_scores >= draws.kth_value.mean(dim=1, keepdim=True) - swap_reach)
     # Images that need fewer are filled up with their next-best candidates.
-    priority = torch.where(wanted, torch.inf, kept_scores)
+    count = max(int(drawn.sum(dim=1).max()), min(int(wanted.sum(dim=1).max()), MAX_WEIGHTS // (batch * slots)))
+    priority = torch.where(drawn, torch.inf, kept_scores)
     return priority.topk(count, dim=1, sorted=False).indices.sort(dim=1).values
 
 
