@@ -23,7 +23,12 @@ CHUNK_BYTES = {"cpu": 8 * 2**20, "cuda": 256 * 2**20}
 
 @runtime_checkable
 class Candidates(Protocol):
-    """Whatever N candidates are: a `Grid`, or anchors of many sizes read at one size."""
+    """Whatever N candidates are: a `Grid`, or anchors of many sizes, all read at the size `patch`."""
+
+    @property
+    def patch(self) -> tuple[int, int]:
+        """Height and width of what `read` gives."""
+        ...
 
     def boxes(self, index: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape 4"]:
         """Left, top, right, bottom in image pixels."""
@@ -90,44 +95,43 @@ class Extraction(nn.Module):
 
 
 class _Mix(torch.autograd.Function):
+    """Image by image, so that a chunk of patches and the slots it goes into stay in a processor's cache together."""
+
     @staticmethod
     def forward(ctx, image: Tensor, weight: Tensor, index: Tensor, candidates: Candidates) -> Tensor:
         ctx.save_for_backward(image, weight, index)
         ctx.candidates = candidates
-        used_index, used_weight = _drop_unused(index, weight.to(image.dtype))
-        order = _memory_order(image)
-        patches = mixed = None
+        height, width = candidates.patch
+        used = (weight != 0).any(dim=1)  # B S; the others are there for the gradient only
+        parts = weight.to(image.dtype)
+        mixed = image.new_zeros(*weight.shape[:2], image.shape[1] * height * width)  # B K D
         with torch.autocast(image.device.type, enabled=False):
-            for chunk in _chunks(image, used_index, candidates):
-                patches = candidates.read(image, used_index[:, chunk])  # B c C P Q
-                rows = rearrange(patches, f"b s c p q -> b s ({order})")
-                part = used_weight[:, :, chunk]
-                mixed = part @ rows if mixed is None else mixed.baddbmm_(part, rows)
-        assert patches is not None
-        assert mixed is not None
-        channels, height, width = patches.shape[2:]
-        return rearrange(mixed, f"b k ({order}) -> b k c p q", c=channels, p=height, q=width)
+            for b in range(len(image)):
+                for chunk in _chunks(used[b].nonzero().flatten(), image, candidates):
+                    patches = candidates.read(image[b : b + 1], index[b : b + 1, chunk])
+                    mixed[b].addmm_(parts[b, :, chunk], _flatten(patches, image)[0])
+        pattern = f"b k ({_memory_order(image)}) -> b k c p q"
+        return rearrange(mixed, pattern, c=image.shape[1], p=height, q=width)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
         image, weight, index = ctx.saved_tensors
         need_image, need_weight, *_ = ctx.needs_input_grad
-        order = _memory_order(image)
-        rows_grad = rearrange(grad, f"b k c p q -> b k ({order})").to(image.dtype)  # B K D
+        grad = _flatten(grad.to(image.dtype), image)  # B K D
         weight_grad = torch.empty_like(weight)
         image_grad = torch.zeros_like(image) if need_image else None
+        support = torch.arange(index.shape[1], device=index.device)
         with torch.autocast(image.device.type, enabled=False):
-            for chunk in _chunks(image, index, ctx.candidates):
-                leaf = image.detach().requires_grad_(need_image)
-                with torch.set_grad_enabled(need_image):
-                    patches = ctx.candidates.read(leaf, index[:, chunk])
-                    rows = rearrange(patches, f"b s c p q -> b s ({order})")
-                if need_weight:
-                    weight_grad[:, :, chunk] = rows_grad @ rows.detach().mT
-                if image_grad is not None:
-                    part = weight[:, :, chunk].to(image.dtype).mT @ rows_grad  # B c D
-                    image_grad += torch.autograd.grad(rows, leaf, part)[0]
+            for b in range(len(image)):
+                leaf = image[b : b + 1].detach().requires_grad_(need_image)
+                for chunk in _chunks(support, image, ctx.candidates):
+                    with torch.set_grad_enabled(need_image):
+                        patches = _flatten(ctx.candidates.read(leaf, index[b : b + 1, chunk]), image)[0]  # c D
+                    weight_grad[b, :, chunk] = (grad[b] @ patches.detach().mT).to(weight.dtype)
+                    if image_grad is not None:
+                        patches_grad = weight[b, :, chunk].to(image.dtype).mT @ grad[b]
+                        image_grad[b] += torch.autograd.grad(patches, leaf, patches_grad)[0][0]
         return image_grad, weight_grad if need_weight else None, None, None
 
 
@@ -137,19 +141,11 @@ def _memory_order(image: Tensor) -> str:
     return "p q c" if channels_last else "c p q"
 
 
-def _drop_unused(index: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Without the candidates of zero weight, which only a gradient asks for. Batches keep their largest support."""
-    used = (weight != 0).any(dim=1)  # B S
-    count = int(used.sum(dim=1).max())
-    if count == index.shape[1]:
-        return index, weight
-    columns = used.to(torch.uint8).sort(dim=1, descending=True, stable=True).indices[:, :count]
-    return index.gather(1, columns), weight.gather(2, columns[:, None].expand(-1, weight.shape[1], -1))
+def _flatten(patches: Tensor, image: Tensor) -> Tensor:
+    return rearrange(patches, f"b s c p q -> b s ({_memory_order(image)})")
 
 
-def _chunks(image: Tensor, index: Tensor, candidates: Candidates) -> list[slice]:
-    left, top, right, bottom = candidates.boxes(index[0, 0]).tolist()
-    patch_bytes = image.shape[1] * (right - left) * (bottom - top) * image.element_size()
+def _chunks(columns: Tensor, image: Tensor, candidates: Candidates) -> tuple[Tensor, ...]:
+    patch_bytes = image.shape[1] * candidates.patch[0] * candidates.patch[1] * image.element_size()
     budget = CHUNK_BYTES.get(image.device.type, CHUNK_BYTES["cuda"])
-    step = max(1, budget // (len(image) * patch_bytes))
-    return [slice(start, start + step) for start in range(0, index.shape[1], step)]
+    return columns.split(max(1, budget // patch_bytes))

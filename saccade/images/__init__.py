@@ -1,6 +1,24 @@
-"""Where pixels come from."""
+"""Where pixels come from: a tensor, a file, a slide; the view of an image and regions of it."""
 
+from saccade.images.decode import BadImage
+from saccade.images.file import FileImage
+from saccade.images.pyramid import NotASlideError
 from saccade.images.regions import cut_regions
+from saccade.images.slide import SlideImage
+from saccade.images.source import ImageSource, open_image
+from saccade.images.tensor import TensorImage
 from saccade.images.view import View, make_view, view_size
 
-__all__ = ["View", "cut_regions", "make_view", "view_size"]
+__all__ = [
+    "BadImage",
+    "FileImage",
+    "ImageSource",
+    "NotASlideError",
+    "SlideImage",
+    "TensorImage",
+    "View",
+    "cut_regions",
+    "make_view",
+    "open_image",
+    "view_size",
+]

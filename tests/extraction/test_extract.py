@@ -96,7 +96,7 @@ def test_one_chunk_of_patches_is_all_that_is_held(monkeypatch):
             read_at_once.append(index.shape[1])
             return super().read(image, index)
 
-    patch_bytes = 2 * 3 * 9 * 11 * 8
+    patch_bytes = 3 * 9 * 11 * 8
     monkeypatch.setitem(module.CHUNK_BYTES, "cpu", 3 * patch_bytes)
     selection = soft_selection()
     weight = selection.weight.detach().requires_grad_()
@@ -110,6 +110,7 @@ class TwoSizes(NamedTuple):
 
     corners: Tensor
     sides: Tensor
+    patch: tuple[int, int] = (6, 6)
 
     def boxes(self, index: Tensor) -> Tensor:
         corner, side = self.corners[index], self.sides[index]
@@ -119,7 +120,7 @@ class TwoSizes(NamedTuple):
         rows = []
         for picture, boxes in zip(image, self.boxes(index).tolist(), strict=True):
             crops = [picture[None, :, top:bottom, left:right] for left, top, right, bottom in boxes]
-            rows.append(torch.cat([F.interpolate(crop, (6, 6), mode="bilinear") for crop in crops]))
+            rows.append(torch.cat([F.interpolate(crop, self.patch, mode="bilinear") for crop in crops]))
         return torch.stack(rows)
 
 

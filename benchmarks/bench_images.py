@@ -1,0 +1,148 @@
+"""Pixels: JPEGs through the loader against a Pillow loop; a view and ten regions of a 32768² TIFF against all of it.
+
+python benchmarks/bench_images.py
+
+Takes about five minutes and 3 GB of the temporary folder. Decoding whole is the decoding alone, by tifffile with its
+usual number of threads, without the view and the regions.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import tifffile
+import torch
+from measure import extra_peak_mb, extra_peak_mb_elsewhere, median_seconds, memory_case, print_table
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from saccade.datasets.dataset import ImageDataset, collate
+from saccade.datasets.records import Record, Records
+from saccade.images import make_view
+from saccade.images.file import FileImage
+from saccade.images.source import open_image
+
+JPEGS, JPEG_SIZE, VIEW, BATCH, WORKERS = 96, (960, 1280), 1 / 3, 8, 2
+TIFF_SIDE, TILE, SMALLEST_LEVEL = 32768, 512, 1024
+TIFF_SCALE, REGIONS, REGION = 1 / 20, 10, 256
+WHOLE, PARTS = "decoded whole, as bytes", f"view and {REGIONS} regions"
+
+
+def make_texture(height: int, width: int) -> np.ndarray:
+    """Soft blotches with a little noise, which compress about as photographs do."""
+    generator = np.random.default_rng(0)
+    coarse = generator.integers(0, 252, (height // 16, width // 16, 3), dtype=np.uint8)
+    soft = Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
+    return np.array(soft).clip(0, 251) + generator.integers(0, 4, (height, width, 3), dtype=np.uint8)
+
+
+def write_jpegs(folder: Path) -> Records:
+    """Crops of one texture, as JPEG of quality 90."""
+    height, width = JPEG_SIZE
+    texture = make_texture(height + JPEGS, width + JPEGS)
+    records = []
+    for shift in range(JPEGS):
+        path = folder / f"{shift:03d}.jpg"
+        Image.fromarray(texture[shift : shift + height, shift : shift + width]).save(path, quality=90)
+        records.append(Record(path, "texture", "train"))
+    return Records(folder, ("texture",), tuple(records))
+
+
+def write_tiff(path: Path) -> Path:
+    """A deflated pyramid, tile by tile: nothing of its size is ever in memory."""
+    texture = make_texture(4 * TILE, 4 * TILE)
+
+    def tiles(side: int) -> Iterator[np.ndarray]:
+        generator = np.random.default_rng(side)
+        for y, x in generator.integers(0, 3 * TILE, ((side // TILE) ** 2, 2)):
+            yield np.ascontiguousarray(texture[y : y + TILE, x : x + TILE])
+
+    with tifffile.TiffWriter(path, bigtiff=True) as tiff:
+        side = TIFF_SIDE
+        while side >= SMALLEST_LEVEL:
+            tiff.write(
+                tiles(side),
+                shape=(side, side, 3),
+                dtype=np.uint8,
+                tile=(TILE, TILE),
+                photometric="rgb",
+                compression="deflate",
+                compressionargs={"level": 1},
+                predictor=True,
+                subfiletype=int(side < TIFF_SIDE),
+            )
+            side //= 2
+    return path
+
+
+def loading_steps(records: Records) -> dict[str, Callable[[], object]]:
+    """Ways to bring all JPEGs, or their views, into memory; each pair does the same."""
+    paths = [record.image for record in records.records]
+    loader = DataLoader(ImageDataset(records), BATCH, num_workers=WORKERS, collate_fn=collate, persistent_workers=True)
+
+    def to_tensor(path: Path) -> Tensor:
+        return torch.from_numpy(np.array(Image.open(path).convert("RGB"))).permute(2, 0, 1)
+
+    return {
+        "Pillow loop → tensors of bytes": lambda: [to_tensor(path).shape for path in paths],
+        f"ImageDataset, {WORKERS} workers": lambda: [batch.image.shape for batch in loader],
+        "Pillow loop → tensors → views": lambda: [make_view(to_tensor(path)[None] / 255, VIEW).shape for path in paths],
+        "FileImage → views": lambda: [FileImage(path).view(VIEW).shape for path in paths],
+    }
+
+
+def reading_step(method: str, path: Path) -> Callable[[], object]:
+    """The TIFF as bytes; or what a model needs of it."""
+    corners = torch.randint(TIFF_SIDE - REGION, (REGIONS, 2), generator=torch.Generator().manual_seed(0))
+    boxes = torch.cat([corners, corners + REGION], dim=1)
+
+    def look() -> None:
+        source = open_image(path)
+        source.view(TIFF_SCALE)
+        source.regions(boxes)
+
+    return {WHOLE: lambda: tifffile.imread(path, level=0), PARTS: look}[method]
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        steps = loading_steps(write_jpegs(Path(folder)))
+        speed = {name: JPEGS / median_seconds(step, repeats=5) for name, step in steps.items()}
+        bases = [name for name in speed if name.startswith("Pillow")]
+        rows = [
+            [name, f"{speed[name]:.0f}", f"{speed[name] / speed[base]:.1f}×"]
+            for base, peer in zip(bases, [name for name in speed if name not in bases], strict=True)
+            for name in (base, peer)
+        ]
+        title = f"JPEG {JPEG_SIZE[0]}×{JPEG_SIZE[1]}, quality 90; views at scale {VIEW:.2f}"
+        print_table(title, ["method", "images per second", "speed-up"], rows)
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_tiff(Path(folder) / "pyramid.tif")
+        methods = WHOLE, PARTS
+        seconds = {method: median_seconds(reading_step(method, path), repeats=3) for method in methods}
+        memory = {method: extra_peak_mb_elsewhere(__file__, f"{method}|{path}") for method in methods}
+        rows = [
+            [
+                method,
+                f"{seconds[method]:.2f}",
+                f"{seconds[WHOLE] / seconds[method]:.0f}×",
+                f"{memory[method]:.0f}",
+                f"1/{memory[WHOLE] / memory[method]:.0f}",
+            ]
+            for method in methods
+        ]
+        title = (
+            f"TIFF {TIFF_SIDE}²×3, deflated tiles of {TILE}², {path.stat().st_size / 1e9:.1f} GB; "
+            f"view at 1/{1 / TIFF_SCALE:.0f}, regions of {REGION}²"
+        )
+        print_table(title, ["method", "s", "speed-up", "extra MB", "memory"], rows)
+
+
+if __name__ == "__main__":
+    if case := memory_case():
+        method, path = case.split("|")
+        print(extra_peak_mb(reading_step(method, Path(path))))
+    else:
+        main()

@@ -1,0 +1,47 @@
+"""Data sets: one's own images and published sets as `Records`, and `Records` as samples and batches.
+
+Names are imported on first use: listing a data set or making one must not wait for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from saccade.datasets.check import Report, examine
+    from saccade.datasets.dataset import Batch, ImageDataset, Sample, collate, unit_range
+    from saccade.datasets.recognise import load
+    from saccade.datasets.records import DataError, Record, Records
+
+_HOME = {
+    "load": "recognise",
+    "Record": "records",
+    "Records": "records",
+    "DataError": "records",
+    "ImageDataset": "dataset",
+    "Sample": "dataset",
+    "Batch": "dataset",
+    "collate": "dataset",
+    "unit_range": "dataset",
+    "examine": "check",
+    "Report": "check",
+}
+
+__all__ = [
+    "Batch",
+    "DataError",
+    "ImageDataset",
+    "Record",
+    "Records",
+    "Report",
+    "Sample",
+    "collate",
+    "examine",
+    "load",
+    "unit_range",
+]
+
+
+def __getattr__(name: str):
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,141 @@
+"""`Records` → samples → batches.
+
+Images of different sizes in one set keep their scale: in a batch each lies at the top left, and zeros fill the rest up
+to the largest height and width, rounded up to a multiple the model asks for. `Batch.size` says where each picture ends.
+Or all are resized to one given size, which changes their scale and aspect ratio.
+
+Pixels travel as bytes, which are a quarter of the floats to copy between processes and to a GPU, and in channels-last
+order, which is how decoders give them and what convolutions and extraction like best. `unit_range` makes floats of them
+on the device that trains.
+
+A file that cannot be read stops the run with its name. With `skip_bad` every file is decoded once beforehand, and the
+bad ones are logged and left out: so the number of samples is known, and the same in every epoch and process.
+"""
+
+import logging
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor
+from torch.utils.data import Dataset, default_collate
+
+from saccade.datasets.check import Report, examine
+from saccade.datasets.records import DataError, Record, Records
+from saccade.images.decode import MAX_PIXELS, BadImage, read_pixels
+
+log = logging.getLogger(__name__)
+
+
+class Sample(NamedTuple):
+    """An image, its class number, its boxes (left, top, right, bottom in its pixels), its place in the data set."""
+
+    image: UInt8[Tensor, "3 H W"]
+    label: int
+    boxes: Int[Tensor, "R 4"]
+    index: int
+
+
+class Batch(NamedTuple):
+    """Samples side by side; `size` is each image's true height and width, the rest of its H×W is zero."""
+
+    image: UInt8[Tensor, "B 3 H W"]
+    label: Int[Tensor, "B"]
+    boxes: tuple[Int[Tensor, "R 4"], ...]
+    index: Int[Tensor, "B"]
+    size: Int[Tensor, "B 2"]
+
+
+class ImageDataset(Dataset[Sample]):
+    """The images of `records`, usually of one split; `records.records[i]` is sample i, `bad` what was left out.
+
+    >>> train = ImageDataset(load("flowers").split("train"))  # doctest: +SKIP
+    >>> DataLoader(train, batch_size=8, collate_fn=collate)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        *,
+        resize: tuple[int, int] | None = None,
+        skip_bad: bool = False,
+        max_pixels: int = MAX_PIXELS,
+    ):
+        if resize and min(resize) < 1:
+            raise DataError(f"resize is {resize}: expected a height and a width of at least one pixel")
+        self.records, self.bad = _leave_out_bad(records, max_pixels) if skip_bad else (records, [])
+        if not self.records.records:
+            raise DataError(f"{records.root}: no images to read; is the split empty, or every file in it bad?")
+        self.resize = resize
+        self.max_pixels = max_pixels
+        self._class_number = {label: number for number, label in enumerate(records.classes)}
+
+    def __len__(self) -> int:
+        return len(self.records.records)
+
+    def __getitem__(self, index: int) -> Sample:
+        record = self.records.records[index]
+        image = _as_bytes(read_pixels(record.image, max_pixels=self.max_pixels))
+        size = self.resize or (image.shape[-2], image.shape[-1])
+        boxes = _place_boxes(record, (image.shape[-2], image.shape[-1]), size)
+        if image.shape[-2:] != size:
+            image = F.interpolate(image[None], size=size, mode="bilinear", antialias=True, align_corners=False)[0]
+        return Sample(image, self._class_number[record.label], boxes, index)
+
+
+def collate(samples: Sequence[Sample], *, multiple_px: int = 1) -> Batch:
+    """Samples → batch, padded to the largest height and width, each rounded up to a multiple of `multiple_px`."""
+    size = torch.tensor([sample.image.shape[-2:] for sample in samples])  # B 2
+    height, width = (math.ceil(side / multiple_px) * multiple_px for side in size.amax(0).tolist())
+    # default_collate, because in a worker it writes straight into the memory shared with the main process.
+    pixels = default_collate([_pad(rearrange(s.image, "c h w -> h w c"), (height, width)) for s in samples])
+    label = torch.tensor([sample.label for sample in samples])
+    index = torch.tensor([sample.index for sample in samples])
+    return Batch(rearrange(pixels, "b h w c -> b c h w"), label, tuple(sample.boxes for sample in samples), index, size)
+
+
+def unit_range(image: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B 3 H W"]:
+    """Bytes → floats in [0, 1], wherever the batch is: what the model takes."""
+    return image.float().div_(255)
+
+
+def _as_bytes(pixels: np.ndarray) -> UInt8[Tensor, "3 H W"]:
+    if pixels.dtype != np.uint8:
+        pixels = (pixels * 255).round().astype(np.uint8)
+    return rearrange(torch.from_numpy(pixels), "h w c -> c h w")
+
+
+def _pad(pixels: Tensor, size: tuple[int, int]) -> Tensor:
+    below, right = size[0] - pixels.shape[0], size[1] - pixels.shape[1]
+    return F.pad(pixels, (0, 0, 0, right, 0, below)) if below or right else pixels
+
+
+def _place_boxes(record: Record, old: tuple[int, int], new: tuple[int, int]) -> Int[Tensor, "R 4"]:
+    """The boxes in the resized image: the whole pixels they touch, cut where they leave it (some do, by one)."""
+    (old_height, old_width), (height, width) = old, new
+    placed = [
+        (
+            left * width // old_width,
+            top * height // old_height,
+            min(-(-right * width // old_width), width),
+            min(-(-bottom * height // old_height), height),
+        )
+        for left, top, right, bottom in record.boxes
+    ]
+    return torch.tensor(placed, dtype=torch.int64).reshape(-1, 4)
+
+
+def _leave_out_bad(records: Records, max_pixels: int) -> tuple[Records, list[BadImage]]:
+    findings = tuple(examine(records, max_pixels=max_pixels))
+    bad = Report(records, findings).bad()
+    for error in bad:
+        log.warning("left out %s", error)
+    if bad:
+        log.warning("left out %d of %d images that cannot be read", len(bad), len(findings))
+    kept = tuple(r for r, finding in zip(records.records, findings, strict=True) if finding.bad is None)
+    return records._replace(records=kept), bad

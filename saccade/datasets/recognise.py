@@ -1,0 +1,83 @@
+"""A path → `Records`: which kind of data set it is, found by looking."""
+
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from saccade.datasets import billiard, cub, own, swedish
+from saccade.datasets.archives import is_archive, unpack
+from saccade.datasets.records import DataError, Records, complete
+
+
+class Format(NamedTuple):
+    """A kind of data set: how to tell it, how to load it, and the share of train it validates on where not given."""
+
+    recognise: Callable[[Path], bool]
+    load: Callable[..., Records]
+    val_share: float = 0.15
+
+
+def _labels_file(folder: Path) -> Path:
+    return next(
+        (folder / f"labels{suffix}" for suffix in own.DELIMITERS if (folder / f"labels{suffix}").is_file()), folder
+    )
+
+
+# In this order, the first that fits: a published set also looks like a folder of folders.
+FORMATS = {
+    "manifest": Format(own.is_manifest, own.load_manifest),
+    "labels": Format(
+        lambda path: own.is_manifest(_labels_file(path)), lambda path: own.load_manifest(_labels_file(path))
+    ),
+    "swedish": Format(swedish.is_swedish, swedish.load_swedish),
+    "billiard": Format(billiard.is_billiard, billiard.load_billiard),
+    "cub": Format(cub.is_cub, cub.load_cub, cub.VAL_SHARE),
+    "folder": Format(own.is_class_folders, own.load_folder),
+}
+
+
+def load(
+    path: Path | str,
+    *,
+    seed: int = 0,
+    val_share: float | None = None,
+    test_share: float = 0.15,
+    cache: Path | None = None,
+    **options: str,
+) -> Records:
+    """The data set at `path`: a folder, a table or an archive of one, with all its splits.
+
+    An archive is unpacked beside itself, or into `cache`. `options` go to the loader of a published set
+    (`rule` for Swedish signs, `task` for billiard).
+
+    >>> load("flowers").counts()["val"]  # doctest: +SKIP
+    {'daisy': 12, 'rose': 9}
+    """
+    name, found = _find(Path(os.path.abspath(path)), cache)
+    chosen = FORMATS[name]
+    unknown = options.keys() - inspect.signature(chosen.load).parameters.keys()
+    if unknown:
+        raise DataError(f"{path} is of the kind {name!r}, which has no option {', '.join(sorted(unknown))}")
+    share = chosen.val_share if val_share is None else val_share
+    return complete(chosen.load(found, **options), seed=seed, val_share=share, test_share=test_share)
+
+
+def _find(path: Path, cache: Path | None) -> tuple[str, Path]:
+    """The format and the folder or file that has it; archives often wrap everything in one more folder."""
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder; check the path")
+    folder = unpack(path, cache) if is_archive(path) else path
+    while True:
+        for name, candidate in FORMATS.items():
+            if candidate.recognise(folder):
+                return name, folder
+        inner = own.subfolders(folder) if folder.is_dir() else []
+        if len(inner) != 1:
+            raise DataError(
+                f"{path}: not a data set; expected a folder with one folder of images per class, a .csv or .tsv table "
+                "with the columns image,label[,split][,boxes], a published set (Swedish signs, billiard, CUB), or an "
+                "archive of one of these"
+            )
+        folder = inner[0]

@@ -1,0 +1,119 @@
+"""The levels of a slide or tiled TIFF, and boxes of bytes out of them, through OpenSlide or tifffile.
+
+OpenSlide reads the scanners' formats and plain tiled TIFFs, but it does not see levels kept in SubIFDs (as OME-TIFF
+keeps them) and stumbles over some uncompressed files. tifffile reads those, but takes pages for levels only where all
+shrink by the same factor of 2, 3 or 4; it decodes uncompressed, deflate, packbits and zstd tiles by itself, the other
+compressions where the package `imagecodecs` is installed. So the reader that sees more levels is taken.
+"""
+
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import openslide
+import tifffile
+from PIL import Image
+
+from saccade.images.boxes import Box
+
+
+class NotASlideError(ValueError):
+    """Neither OpenSlide nor tifffile can read the file tile by tile; it may still be an ordinary image."""
+
+
+class OpenSlidePyramid:
+    """Levels as OpenSlide sees them; what was never scanned is transparent there and white here."""
+
+    def __init__(self, path: Path):
+        self._slide = openslide.OpenSlide(path)
+        # Height and width of each level, the full image first.
+        self.sizes = tuple((height, width) for width, height in self._slide.level_dimensions)
+        heights = (self._slide.properties.get(f"openslide.level[{i}].tile-height") for i in range(len(self.sizes)))
+        self.tile_rows = tuple(int(height or 256) for height in heights)
+
+    def read(self, level: int, box: Box) -> np.ndarray:
+        """The bytes of a box; OpenSlide places it by whole pixels of level 0, so within half of one of those."""
+        downsample = self._slide.level_downsamples[level]
+        corner = round(box.left * downsample), round(box.top * downsample)
+        scan = self._slide.read_region(corner, level, (box.right - box.left, box.bottom - box.top))
+        pixels = Image.new("RGB", scan.size, "white")
+        pixels.paste(scan, mask=scan.getchannel("A"))
+        return np.array(pixels)
+
+
+class TiffPyramid:
+    """The levels of a TIFF's first image through tifffile, tile by tile (or strip by strip)."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        with tifffile.TiffFile(path) as tiff:
+            self._pages = [level.keyframe for level in tiff.series[0].levels]
+            for page in self._pages:
+                _refuse_unreadable(page)
+        if not self._pages[0].is_tiled and self._pages[0].chunks[0] >= self._pages[0].imagelength:
+            raise NotASlideError("it is stored in one piece, so nothing is saved by reading parts of it")
+        self.sizes = tuple((page.imagelength, page.imagewidth) for page in self._pages)
+        self.tile_rows = tuple(page.chunks[0] for page in self._pages)
+
+    def read(self, level: int, box: Box) -> np.ndarray:
+        """The bytes of a box, decoding only the tiles it touches; tiles the file leaves out are white."""
+        page = self._pages[level]
+        rows, columns = page.chunks[:2]
+        pixels = np.full((box.bottom - box.top, box.right - box.left, 3), 255, np.uint8)
+        # Opened anew, so that threads and forked workers share no position in the file.
+        with self._path.open("rb") as file:
+            for y in range(box.top // rows, -(-box.bottom // rows)):
+                for x in range(box.left // columns, -(-box.right // columns)):
+                    index = y * page.chunked[1] + x
+                    if page.databytecounts[index]:
+                        _paste(_decode_tile(file, page, index), pixels, x * columns - box.left, y * rows - box.top)
+        return pixels
+
+
+_READABLE = (
+    ("YX", np.uint8, 1, tifffile.PHOTOMETRIC.MINISBLACK, 1),
+    ("YXS", np.uint8, 3, tifffile.PHOTOMETRIC.RGB, 1),
+)
+
+
+def _refuse_unreadable(page: tifffile.TiffPage) -> None:
+    """Raise ValueError unless the tiles of `page` are upright 8-bit grey or RGB and can be decoded here."""
+    # A JPEG decoder turns YCbCr into RGB by itself.
+    colour = tifffile.PHOTOMETRIC.RGB if page.compression == tifffile.COMPRESSION.JPEG else page.photometric
+    layout = page.axes, page.dtype, page.samplesperpixel, colour, page.tags.valueof("Orientation", 1)
+    if layout not in _READABLE:
+        raise NotASlideError(f"its pixels are {layout}: only upright 8-bit grey or RGB is read by tiles")
+    page.decode(None, 0)  # without a decoder for this compression, a ValueError that names the missing package
+
+
+def _decode_tile(file: BinaryIO, page: tifffile.TiffPage, index: int) -> np.ndarray:
+    """Tile `index` as bytes (height, width, 1 or 3), border tiles with their padding."""
+    file.seek(page.dataoffsets[index])
+    data, _, _ = page.decode(file.read(page.databytecounts[index]), index, jpegtables=page.jpegtables)
+    if data is None:
+        raise ValueError(f"tile {index} of {page} holds no pixels: the file is damaged; write it again")
+    return data[0]
+
+
+def _paste(tile: np.ndarray, pixels: np.ndarray, left: int, top: int) -> None:
+    """Copy the part of `tile` that lies inside `pixels` when its corner is put at (left, top) there."""
+    y, x = max(top, 0), max(left, 0)
+    part = tile[y - top : pixels.shape[0] - top, x - left : pixels.shape[1] - left]
+    pixels[y : y + part.shape[0], x : x + part.shape[1]] = part
+
+
+Pyramid = OpenSlidePyramid | TiffPyramid
+
+
+def open_pyramid(path: Path) -> Pyramid:
+    """The reader that sees the most levels, or a NotASlideError with what each of them said."""
+    scanner = openslide.OpenSlide.detect_format(path) not in (None, "generic-tiff")
+    opened, reasons = [], []
+    for reader in (OpenSlidePyramid, TiffPyramid) if scanner else (TiffPyramid, OpenSlidePyramid):
+        try:
+            opened.append(reader(path))
+        except Exception as error:  # a damaged file can raise anything here
+            reasons.append(f"{reader.__name__}: {error}")
+    if not opened:
+        raise NotASlideError(f"{path} cannot be read by tiles ({'; '.join(reasons)}): open it as an ordinary file")
+    return max(opened, key=lambda pyramid: len(pyramid.sizes))

@@ -1,0 +1,109 @@
+"""A slide or tiled pyramid: an image too large to decode, of which only parts are read.
+
+The view comes from the smallest pyramid level that is at least as large as the view, read in bands of rows. The
+antialiased bilinear resize is separable, with triangular weights along each axis, so every band is resized along its
+rows and then added to the rows of the view it touches,
+
+    view[i] = Σ_j w_ij level[j] / Σ_j w_ij,    w_ij = max(0, 1 − |(j + ½)/s − (i + ½)|),    s = level rows / view rows,
+
+which is the resize of the whole level without ever holding it. Regions read nothing but their tiles at level 0.
+"""
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from einops import einsum
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from saccade.images.boxes import Box, read_regions, to_float
+from saccade.images.decode import BadImage
+from saccade.images.pyramid import Pyramid, open_pyramid
+from saccade.images.view import view_size
+
+BAND_PX = 2**22  # read at once: 12 MB of bytes, large beside a tile
+PIECE_PX = 2**18  # resized at once: 3 MB of floats, which stay in the processor's cache
+
+
+class SlideImage:
+    """An `ImageSource` over a slide or tiled pyramid; memory is bounded by `BAND_PX` and one row of tiles.
+
+    It travels to other processes as its path, and a forked process opens the file again for itself.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        self._pyramid, self._owner = open_pyramid(self.path), os.getpid()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "_pyramid": None, "_owner": None}
+
+    @property
+    def pyramid(self) -> Pyramid:
+        """The open file."""
+        # A file handle that a fork shares would be read by two processes from one position.
+        if self._pyramid is None or self._owner != os.getpid():
+            self._pyramid, self._owner = open_pyramid(self.path), os.getpid()
+        return self._pyramid
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width in pixels at full resolution."""
+        return self.pyramid.sizes[0]
+
+    def view(self, scale: float) -> Float[Tensor, "3 h w"]:
+        """The image resized to `view_size(size, scale)`, from the nearest level that is large enough."""
+        size = view_size(self.size, scale)
+        levels = self.pyramid.sizes
+        enough = [i for i, level in enumerate(levels) if level[0] >= size[0] and level[1] >= size[1]]
+        nearest = min(enough, key=lambda i: levels[i])
+        return _resize(self._bands(nearest), levels[nearest], size)
+
+    def regions(self, boxes: Int[Tensor, "R 4"]) -> Float[Tensor, "R 3 P Q"]:
+        """The pixels inside equally sized boxes (left, top, right, bottom), zero outside the image."""
+        return read_regions(partial(self._read, 0), boxes, self.size)
+
+    def _read(self, level: int, box: Box) -> np.ndarray:
+        try:
+            return self.pyramid.read(level, box)
+        except Exception as error:  # decoders meet damaged tiles with almost any exception
+            raise BadImage(self.path, f"damaged: {box} of level {level} cannot be read ({error})") from error
+
+    def _bands(self, level: int) -> Iterator[np.ndarray]:
+        """The rows of a level from top to bottom, whole tiles at a time so that none is decoded twice."""
+        height, width = self.pyramid.sizes[level]
+        tile_rows = self.pyramid.tile_rows[level]
+        rows = max(BAND_PX // (width * tile_rows), 1) * tile_rows
+        for top in range(0, height, rows):
+            yield self._read(level, Box(0, top, width, min(top + rows, height)))
+
+
+def _resize(bands: Iterator[np.ndarray], old: tuple[int, int], new: tuple[int, int]) -> Float[Tensor, "3 h w"]:
+    """Bands of an image of size `old`, from top to bottom, as one antialiased image of size `new`."""
+    step = old[0] / new[0]
+    weighted, weights = torch.zeros(3, *new), torch.zeros(new[0], 1)
+    top = 0
+    for piece in _pieces(bands):
+        bottom = top + len(piece)
+        narrow = F.interpolate(to_float(piece)[None], (len(piece), new[1]), mode="bilinear", antialias=True)[0]
+        touched = slice(max(int(top / step) - 1, 0), min(int(bottom / step) + 2, new[0]))
+        i = torch.arange(touched.start, touched.stop, dtype=torch.float64)[:, None]
+        j = torch.arange(top, bottom, dtype=torch.float64)
+        weight = (1 - ((j + 0.5) / step - (i + 0.5)).abs()).clamp(min=0).float()
+        weighted[:, touched] += einsum(weight, narrow, "i j, c j w -> c i w")
+        weights[touched] += weight.sum(1, keepdim=True)
+        top = bottom
+    return weighted.div_(weights)
+
+
+def _pieces(bands: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+    for band in bands:
+        rows = max(PIECE_PX // band.shape[1], 1)
+        for top in range(0, len(band), rows):
+            yield band[top : top + rows]

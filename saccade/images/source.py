@@ -1,0 +1,97 @@
+"""Where pixels come from: one interface over a tensor, an ordinary file, and a slide or tiled pyramid.
+
+A model needs two things of an image: a small view of all of it, and a few regions at full resolution. A source gives
+both, reading no more than it must. The same picture gives the same regions from every source, and the same view up
+to the resampler that made it.
+"""
+
+from functools import singledispatch
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int
+from PIL import Image, ImageOps
+from torch import Tensor
+from torchvision.transforms.v2 import functional as v2
+
+from saccade.images.file import FileImage
+from saccade.images.pyramid import NotASlideError
+from saccade.images.slide import SlideImage
+from saccade.images.tensor import TensorImage
+
+
+@runtime_checkable
+class ImageSource(Protocol):
+    """An image that can be looked at from afar and in parts; pixels are RGB in [0, 1]."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width in pixels."""
+        ...
+
+    def view(self, scale: float) -> Float[Tensor, "C h w"]:
+        """The whole image, antialiased, at `view_size(size, scale)`."""
+        ...
+
+    def regions(self, boxes: Int[Tensor, "R 4"]) -> Float[Tensor, "R C P Q"]:
+        """The pixels inside equally sized boxes (left, top, right, bottom), zero outside the image."""
+        ...
+
+
+Opened = TensorImage | FileImage | SlideImage
+
+
+@singledispatch
+def open_image(image: object) -> Opened:
+    """The source for a path, a tensor (C H W), a NumPy array (H W 3 or H W) or a Pillow image.
+
+    Integer pixels are scaled to [0, 1]. A path is read as a slide if OpenSlide or tifffile can read it by tiles.
+
+    >>> open_image(torch.rand(3, 960, 1280)).view(1 / 4).shape
+    torch.Size([3, 240, 320])
+    """
+    raise TypeError(
+        f"a {type(image).__name__} is not an image source: expected a path, a tensor (C H W), a NumPy array (H W 3 or "
+        "H W) or a Pillow image"
+    )
+
+
+@open_image.register(Path)
+@open_image.register(str)
+def _open_path(path: str | Path) -> Opened:
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"no image at {path}: give the path of a file")
+    try:
+        return SlideImage(path)
+    except NotASlideError:
+        return FileImage(path)
+
+
+@open_image.register(Tensor)
+def _open_tensor(pixels: Tensor) -> Opened:
+    if pixels.ndim != 3:
+        raise ValueError(f"a tensor of shape {tuple(pixels.shape)} is not one image: expected C H W")
+    return TensorImage(v2.to_dtype(pixels, torch.float32, scale=True))
+
+
+@open_image.register(np.ndarray)
+def _open_array(pixels: np.ndarray) -> Opened:
+    if pixels.ndim == 2:
+        pixels = np.stack([pixels] * 3, axis=-1)
+    if pixels.ndim != 3 or pixels.shape[-1] != 3:
+        raise ValueError(f"an array of shape {pixels.shape} is not an RGB or grey image: expected H W 3 or H W")
+    return open_image(rearrange(torch.from_numpy(pixels), "h w c -> c h w"))
+
+
+@open_image.register(Image.Image)
+def _open_picture(picture: Image.Image) -> Opened:
+    if picture.mode.startswith(("I", "F")):
+        raise ValueError(
+            f"a Pillow image of mode {picture.mode} has no set range: scale its array to [0, 1], pass that"
+        )
+    upright = ImageOps.exif_transpose(picture).convert("RGBA")
+    white = Image.new("RGBA", upright.size, "white")
+    return open_image(np.array(Image.alpha_composite(white, upright).convert("RGB")))

@@ -1,0 +1,223 @@
+"""Slides and tiled pyramids: the right level, no pixel read twice or for nothing, real scanners' files."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import openslide
+import pytest
+import tifffile
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from torch.testing import assert_close
+
+from saccade.images import make_view, pyramid, slide
+from saccade.images.boxes import Box
+from saccade.images.decode import BadImage
+from saccade.images.file import FileImage
+from saccade.images.pyramid import OpenSlidePyramid, TiffPyramid, open_pyramid
+from saccade.images.slide import SlideImage
+from saccade.images.source import open_image
+
+READERS = {"openslide": OpenSlidePyramid, "tifffile": TiffPyramid}
+
+
+def noise(height: int, width: int) -> np.ndarray:
+    return np.random.default_rng(height + width).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def to_tensor(pixels: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(pixels).permute(2, 0, 1) / 255
+
+
+def write_pyramid(path: Path, *levels: np.ndarray) -> Path:
+    with tifffile.TiffWriter(path) as tiff:
+        for number, level in enumerate(levels):
+            tiff.write(level, photometric="rgb", tile=(32, 32), compression="deflate", subfiletype=int(number > 0))
+    return path
+
+
+@pytest.fixture(params=READERS)
+def reader(request, monkeypatch) -> str:
+    monkeypatch.setattr(slide, "open_pyramid", READERS[request.param])
+    return request.param
+
+
+@pytest.fixture
+def reads(monkeypatch) -> list[tuple[int, Box]]:
+    """Every (level, box) that is read from now on."""
+    log = []
+    for kind in READERS.values():
+        read = kind.read
+        monkeypatch.setattr(
+            kind, "read", lambda self, level, box, read=read: log.append((level, box)) or read(self, level, box)
+        )
+    return log
+
+
+@given(data=st.data(), old=st.tuples(st.integers(1, 70), st.integers(2, 70)), piece_px=st.integers(1, 700))
+def test_a_resize_in_pieces_is_the_resize_of_the_whole(data, old, piece_px):
+    # At least two columns: torch's antialiased resize to a single one repeats its first row all the way down.
+    new = data.draw(st.tuples(st.integers(1, old[0]), st.integers(2, old[1])))
+    pixels = noise(*old)
+    cuts = sorted(data.draw(st.sets(st.integers(1, old[0]))) | {0, old[0]})
+    bands = (pixels[top:bottom] for top, bottom in pairwise(cuts))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slide, "PIECE_PX", piece_px)
+        view = slide._resize(bands, old, new)
+    expected = torch.nn.functional.interpolate(to_tensor(pixels)[None].double(), new, mode="bilinear", antialias=True)
+    assert_close(view, expected[0].float(), atol=2e-5, rtol=0)
+
+
+def test_a_level_is_read_once_and_in_bands(reader, reads, monkeypatch, tmp_path):
+    pixels = noise(500, 210)
+    source = SlideImage(write_pyramid(tmp_path / "a.tif", pixels))
+    monkeypatch.setattr(slide, "BAND_PX", 20_000)
+    assert_close(source.view(1 / 5), make_view(to_tensor(pixels)[None], 1 / 5)[0], atol=1e-4, rtol=0)
+    heights = [box.bottom - box.top for _, box in reads]
+    # 20,000 px are 95 rows of 210, and whole tiles of 32 rows make that 64.
+    assert heights == [64] * 7 + [52]
+    assert [box.top for _, box in reads] == list(range(0, 500, 64))
+
+
+def test_a_row_of_tiles_wider_than_a_band_is_still_read_once(reads, monkeypatch, tmp_path):
+    pixels = noise(100, 300)
+    source = SlideImage(write_pyramid(tmp_path / "a.tif", pixels))
+    monkeypatch.setattr(slide, "BAND_PX", 1000)
+    monkeypatch.setattr(slide, "PIECE_PX", 1000)
+    assert_close(source.view(0.3), make_view(to_tensor(pixels)[None], 0.3)[0], atol=1e-4, rtol=0)
+    assert [(box.top, box.bottom) for _, box in reads] == [(0, 32), (32, 64), (64, 96), (96, 100)]
+
+
+def test_views_use_the_smallest_level_that_is_large_enough(reader, reads, tmp_path):
+    # Levels of unrelated pictures tell where a view came from.
+    levels = noise(400, 320), noise(200, 160), noise(100, 80)
+    source = SlideImage(write_pyramid(tmp_path / "a.tif", *levels))
+    assert source.size == (400, 320)
+    for scale, level in {1.0: 0, 0.51: 0, 1 / 2: 1, 0.3: 1, 0.26: 1, 1 / 4: 2, 0.05: 2}.items():
+        reads.clear()
+        view = source.view(scale)
+        size = (int(400 * scale + 1e-6), int(320 * scale + 1e-6))
+        whole = to_tensor(levels[level])[None]
+        resized = torch.nn.functional.interpolate(whole, size, mode="bilinear", antialias=True)
+        assert_close(view, resized[0], atol=1e-4, rtol=0)
+        assert {read for read, _ in reads} == {level}
+
+
+@pytest.mark.parametrize(
+    ("subifds", "sizes", "reader"),
+    [(0, [400, 200, 25], OpenSlidePyramid), (2, [400, 200, 100], TiffPyramid), (0, [400, 200, 100], TiffPyramid)],
+)
+def test_the_reader_that_sees_all_levels_is_taken(subifds, sizes, reader, tmp_path):
+    with tifffile.TiffWriter(tmp_path / "a.tif") as tiff:
+        for number, side in enumerate(sizes):
+            options = {"subifds": subifds} if number == 0 else {"subfiletype": 1}
+            tiff.write(noise(side, side), photometric="rgb", tile=(32, 32), compression="deflate", **options)
+    opened = open_pyramid(tmp_path / "a.tif")
+    assert isinstance(opened, reader)
+    assert opened.sizes == tuple((side, side) for side in sizes)
+
+
+def test_regions_decode_only_the_tiles_they_touch(monkeypatch, tmp_path):
+    pixels = noise(320, 320)
+    source = SlideImage(write_pyramid(tmp_path / "a.tif", pixels, pixels[::2, ::2]))
+    decoded = []
+    decode = pyramid._decode_tile
+    monkeypatch.setattr(
+        pyramid, "_decode_tile", lambda file, page, index: decoded.append(index) or decode(file, page, index)
+    )
+    boxes = torch.tensor([[40, 70, 60, 90], [60, 30, 80, 50], [-40, -40, -20, -20]])
+    regions = source.regions(boxes)
+    # Ten tiles of 32 px in a row: the first box lies in one, the second across four, the last in none.
+    assert decoded == [21, 1, 2, 11, 12]
+    assert_close(regions[0], to_tensor(pixels[70:90, 40:60]))
+    assert_close(regions[1], to_tensor(pixels[30:50, 60:80]))
+
+
+def test_what_was_never_scanned_is_white_and_outside_is_zero(reader, tmp_path):
+    tile = np.full((32, 32, 3), 50, np.uint8)
+    with tifffile.TiffWriter(tmp_path / "a.tif") as tiff:
+        tiff.write(
+            iter([tile, None]),
+            shape=(32, 64, 3),
+            dtype=np.uint8,
+            tile=(32, 32),
+            photometric="rgb",
+            compression="deflate",
+        )
+    region = SlideImage(tmp_path / "a.tif").regions(torch.tensor([[30, 0, 66, 32]]))[0]
+    assert_close(region[:, :, :2], torch.full((3, 32, 2), 50 / 255))
+    assert_close(region[:, :, 2:34], torch.ones(3, 32, 32))
+    assert not region[:, :, 34:].any()
+
+
+def test_a_grey_pyramid_becomes_rgb(tmp_path):
+    grey = noise(100, 80)[..., 0]
+    tifffile.imwrite(tmp_path / "a.tif", grey, tile=(32, 32), compression="deflate", photometric="minisblack")
+    source = open_image(tmp_path / "a.tif")
+    assert isinstance(source, SlideImage)
+    assert_close(source.view(1.0), (torch.from_numpy(grey) / 255).expand(3, -1, -1))
+
+
+def test_a_turned_tiff_is_left_to_the_file_reader_which_turns_it(tmp_path):
+    pixels = noise(100, 80)
+    turned = (274, "H", 1, 6, True)  # orientation: rotate by 90° clockwise
+    tifffile.imwrite(tmp_path / "a.tif", pixels, rowsperstrip=10, photometric="rgb", extratags=[turned])
+    source = open_image(tmp_path / "a.tif")
+    assert isinstance(source, FileImage)
+    assert_close(source.view(1.0), to_tensor(np.rot90(pixels, -1).copy()))
+
+
+def test_a_damaged_tile_is_named_by_its_file(tmp_path):
+    path = write_pyramid(tmp_path / "damaged.tif", noise(100, 100))
+    with tifffile.TiffFile(path) as tiff:
+        offset = tiff.pages.first.dataoffsets[5]
+    content = bytearray(path.read_bytes())
+    content[offset : offset + 40] = b"x" * 40
+    path.write_bytes(content)
+    source = open_image(path)
+    source.regions(torch.tensor([[0, 0, 20, 20]]))  # other tiles are still good
+    with pytest.raises(BadImage, match=r"damaged\.tif: damaged: Box\(left=0.*level 0"):
+        source.view(1 / 2)
+
+
+SLIDES = {  # file → (height, width) of its levels
+    "cmu_small_region.svs": ((2967, 2220),),
+    "tcga-cr-7395-01a-01-ts1.svs": ((3567, 4443), (1783, 2221)),
+    "kidney-48-5.tif": ((901, 1493),),
+}
+
+
+@pytest.fixture(params=SLIDES)
+def real_slide(request, shared_data) -> Path:
+    return shared_data / "slides" / request.param
+
+
+def read_whole(path: Path) -> np.ndarray:
+    if path.suffix == ".svs":
+        with openslide.OpenSlide(path) as whole:
+            return np.array(whole.read_region((0, 0), 0, whole.dimensions).convert("RGB"))
+    return np.array(Image.open(path).convert("RGB"))
+
+
+def test_real_slides_give_their_pixels(real_slide):
+    source = open_image(real_slide)
+    levels = SLIDES[real_slide.name]
+    assert source.size == levels[0]
+    if isinstance(source, SlideImage):
+        assert source.pyramid.sizes == levels
+    whole = to_tensor(read_whole(real_slide))
+    height, width = source.size
+    boxes = torch.tensor([[0, 0, 90, 70], [700, 500, 790, 570], [width - 30, height - 20, width + 60, height + 50]])
+    regions = source.regions(boxes)
+    assert_close(regions[0], whole[:, :70, :90])
+    assert_close(regions[1], whole[:, 500:570, 700:790])
+    assert_close(regions[2, :, :20, :30], whole[:, -20:, -30:])
+    assert not regions[2, :, 20:].any()
+    # The scanner made its small level sharper than an average: edges differ, areas do not.
+    tolerance = 1e-4 if len(levels) == 1 else 0.03
+    expected = make_view(whole[None], 1 / 20)[0]
+    assert (source.view(1 / 20) - expected).abs().mean() < tolerance
+    assert source.view(1 / 20).shape == expected.shape
