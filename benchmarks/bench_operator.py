@@ -3,12 +3,15 @@
 python benchmarks/bench_operator.py
 """
 
+from typing import cast
+
 import torch
 from baselines import OneHotTopK
 from measure import extra_peak_mb, extra_peak_mb_elsewhere, median_seconds, memory_case, print_table
 from torch import Tensor
 
 from saccade import normalise_scores, perturbed_topk
+from saccade.selection.perturbed import GradientName
 
 BATCH, CANDIDATES, K, DRAWS, SIGMA = 8, 2028, 10, 500, 0.05
 
@@ -32,7 +35,7 @@ def step_of(method: str, kind: str, **size: int):
         return lambda: OneHotTopK.apply(scores, K, SIGMA, DRAWS).backward(grad)
 
     def step():
-        weight = perturbed_topk(scores, K, sigma=SIGMA, num_samples=DRAWS, gradient=method).weight
+        weight = perturbed_topk(scores, K, sigma=SIGMA, num_samples=DRAWS, gradient=cast(GradientName, method)).weight
         weight.backward(torch.randn_like(weight))
 
     return step

@@ -73,9 +73,8 @@ def main(repeats: int = 5) -> None:
         runs = [staged_step(model, image, label) for _ in range(repeats + 1)][1:]
         rows = []
         for stage in runs[0]:
-            forward, backward = (
-                sorted(run[stage][way] if way < len(run[stage]) else 0.0 for run in runs)[repeats // 2] for way in (0, 1)
-            )
+            ways = zip(*((*run[stage], 0.0)[:2] for run in runs), strict=True)  # the view has no backward
+            forward, backward = (sorted(way)[repeats // 2] for way in ways)
             share = f"{100 * (forward + backward) / whole:.0f}%"
             rows.append([stage, f"{1000 * forward:.0f}", f"{1000 * backward:.0f}", share])
         rows.append(["whole step", "", f"{1000 * whole:.0f}", "100%"])

@@ -42,8 +42,8 @@ def check_data(args: Namespace) -> int:
     from rich.console import Console
 
     from saccade.datasets.check import Report, examine, follow, show
-    from saccade.images.decode import MAX_PIXELS
     from saccade.datasets.recognise import load
+    from saccade.images.decode import MAX_PIXELS
 
     console = Console()
     records = load(args.path, seed=args.seed, cache=args.cache)

@@ -33,10 +33,12 @@ log = logging.getLogger(__name__)
 
 
 class Sample(NamedTuple):
-    """An image, its class number, its boxes (left, top, right, bottom in its pixels), its place in the data set."""
+    """An image, its class number (several 0 or 1 where classes may go together), its boxes (left, top, right, bottom in
+    its pixels), its place in the data set.
+    """
 
     image: UInt8[Tensor, "3 H W"]
-    label: int
+    label: int | tuple[int, ...]
     boxes: Int[Tensor, "R 4"]
     index: int
 
@@ -45,7 +47,7 @@ class Batch(NamedTuple):
     """Samples side by side; `size` is each image's true height and width, the rest of its H×W is zero."""
 
     image: UInt8[Tensor, "B 3 H W"]
-    label: Int[Tensor, "B"]
+    label: Int[Tensor, "B *classes"]
     boxes: tuple[Int[Tensor, "R 4"], ...]
     index: Int[Tensor, "B"]
     size: Int[Tensor, "B 2"]

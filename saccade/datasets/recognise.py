@@ -25,6 +25,13 @@ def _labels_file(folder: Path) -> Path:
     )
 
 
+def _refuse_canvases(path: Path) -> Records:
+    raise DataError(
+        f"{path}: canvases of Megapixel MNIST, which are drawn when they are read and are no image files; "
+        'open them with saccade.datasets.megapixel_mnist.MegapixelMNIST(path, "train")'
+    )
+
+
 # In this order, the first that fits: a published set also looks like a folder of folders.
 FORMATS = {
     "manifest": Format(own.is_manifest, own.load_manifest),
@@ -34,6 +41,7 @@ FORMATS = {
     "swedish": Format(swedish.is_swedish, swedish.load_swedish),
     "billiard": Format(billiard.is_billiard, billiard.load_billiard),
     "cub": Format(cub.is_cub, cub.load_cub, cub.VAL_SHARE),
+    "megapixel-mnist": Format(lambda path: any(path.glob("*/[0-9]*.npy")), _refuse_canvases),
     "folder": Format(own.is_class_folders, own.load_folder),
 }
 

@@ -18,7 +18,7 @@ from saccade.extraction.receptive_field import ReceptiveField
 from saccade.selection.selection import Selection
 
 # Bytes of patches in flight: a CPU mixes them while they are in its cache; an accelerator wants large launches.
-CHUNK_BYTES = {"cpu": 8 * 2**20, "cuda": 256 * 2**20}
+CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 256 * 2**20}
 
 
 @runtime_checkable

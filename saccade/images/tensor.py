@@ -15,6 +15,7 @@ from saccade.images.view import make_view
 class TensorImage:
     """An `ImageSource` over pixels in memory, on whatever device they are.
 
+    >>> import torch
     >>> TensorImage(torch.rand(3, 60, 80)).view(1 / 2).shape
     torch.Size([3, 30, 40])
     """

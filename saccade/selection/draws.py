@@ -4,6 +4,7 @@ Nothing here is larger than one chunk of draws × the candidates that can still 
 candidates and two values survive; noise is never stored, and drawn again from its seed where a gradient needs it.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -29,15 +30,24 @@ class Draws(NamedTuple):
     next_value: Float[Tensor, "B M"]
 
 
-def near_the_top(scores: Float[Tensor, "B N"], k: int, margin: float) -> Int[Tensor, "B U"]:
-    """Candidates that noise can lift into the top K, ascending: all within `margin` of the K-th score, at least K+1.
+def near_the_top(scores: Float[Tensor, "B N"], k: int, *, sigma: float, noise: Noise) -> Int[Tensor, "B U"]:
+    """Candidates that noise can lift into the top K, ascending; any other is there in about one of 1e9 draws.
+
+    Two bounds, and the higher one holds. A candidate must overtake one of the K best, so it is out of reach
+    `pair_reach` σ below the K-th. And in a crowd: of the J best each stands above the J-th score plus the noise's
+    median with probability ½ or more, so by Hoeffding's inequality at least K of them do in all but 1e-9 of the draws,
+    if √J ≥ √(L/2) + √(L/2 + 2(K − 1)) with L = log 1e9; a candidate `single_reach` σ below that level cannot follow.
 
     U is the largest count in the batch; images that need fewer keep their next-best candidates as well, which
     costs little and spares everything downstream a mask.
     """
-    ranked = scores.topk(k + 1, dim=1).values
-    reachable = (scores >= ranked[:, k - 1 : k] - margin).sum(dim=1)
-    count = max(k + 1, int(reachable.max()))
+    half = math.log(1e9) / 2
+    crowd = math.ceil((half**0.5 + (half + 2 * (k - 1)) ** 0.5) ** 2)
+    ranked = scores.topk(min(max(crowd, k + 1), scores.shape[1]), dim=1).values
+    lowest = ranked[:, k - 1] - noise.pair_reach * sigma
+    if crowd <= scores.shape[1]:
+        lowest = lowest.maximum(ranked[:, crowd - 1] + (noise.median - noise.single_reach) * sigma)
+    count = max(k + 1, int((scores >= lowest[:, None]).sum(dim=1).max()))
     if count == scores.shape[1]:
         return torch.arange(count, device=scores.device).expand(len(scores), count)
     return scores.topk(count, dim=1, sorted=False).indices.sort(dim=1).values

@@ -18,13 +18,17 @@ class Noise(NamedTuple):
     sample:       fills a tensor with draws, in place, and returns it.
     density:      p(z).
     score:        ν′(z) = −d log p / dz.
-    pair_reach:   P(Z − Z′ > pair_reach) ≈ 1e-9: a candidate this many σ below K others is never among the best K.
+    median:       P(Z > median) = ½.
+    single_reach: P(Z > single_reach) ≈ 1e-9.
+    pair_reach:   P(Z − Z′ > pair_reach) ≈ 1e-9: how far below another a candidate can stand and still overtake it.
     density_reach: p(density_reach) ≈ 1e-3 · max p: beyond it a candidate's share in the gradient is negligible.
     """
 
     sample: Callable[[Tensor, torch.Generator], Tensor]
     density: Callable[[Float[Tensor, "*shape"]], Float[Tensor, "*shape"]]
     score: Callable[[Float[Tensor, "*shape"]], Float[Tensor, "*shape"]]
+    median: float
+    single_reach: float
     pair_reach: float
     density_reach: float
 
@@ -45,6 +49,8 @@ NOISES: dict[str, Noise] = {
         sample=lambda out, generator: out.normal_(generator=generator),
         density=lambda z: torch.exp(-0.5 * z * z) * (2 * torch.pi) ** -0.5,
         score=lambda z: z,
+        median=0.0,
+        single_reach=6.0,
         pair_reach=6 * 2**0.5,
         density_reach=3.72,
     ),
@@ -53,6 +59,8 @@ NOISES: dict[str, Noise] = {
         sample=_sample_gumbel,
         density=_gumbel_density,
         score=lambda z: 1 - torch.exp(-z),
+        median=0.3665,
+        single_reach=20.8,
         pair_reach=20.8,
         density_reach=7.91,
     ),

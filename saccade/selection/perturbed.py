@@ -83,7 +83,7 @@ class _PerturbedTopK(torch.autograd.Function):
         noise: Noise,
         seed: int,
     ) -> tuple[Tensor, Tensor]:
-        kept = near_the_top(scores, k, noise.pair_reach * sigma)  # B U
+        kept = near_the_top(scores, k, sigma=sigma, noise=noise)  # B U
         kept_scores = scores.gather(1, kept)
         draws = draw_topk(kept_scores, k, sigma=sigma, num_samples=num_samples, noise=noise, seed=seed)
         swap_reach = noise.density_reach * sigma if gradient == "conditional" else None
