@@ -39,13 +39,15 @@ class ModelConfig:
         """The config from JSON text."""
         values = json.loads(text)
         known = {f.name for f in fields(cls)}
+        if missing := sorted({"num_classes", "image_size"} - set(values)):
+            raise ValueError(f"the config lacks {', '.join(missing)}: every model needs them")
         if unknown := sorted(set(values) - known):
             raise ValueError(f"unknown config keys {', '.join(unknown)}: expected some of {', '.join(sorted(known))}")
         return cls(**{**values, "image_size": tuple(values["image_size"])})
 
 
 def build(stage: str, parts: Mapping[str, Any], spec: Mapping[str, Any], *inputs: Any, **context: Any) -> Any:
-    """The part that `spec` names, made with its options; `inputs` and `context` are what the model supplies.
+    """The part that `spec` names, made from `inputs`, its options, and what it asks for of the model's `context`.
 
     >>> build("head", {"box": dict}, {"name": "bax"})
     Traceback (most recent call last):
@@ -55,13 +57,18 @@ def build(stage: str, parts: Mapping[str, Any], spec: Mapping[str, Any], *inputs
     name = options.pop("name", None)
     if name not in parts:
         raise ValueError(f"unknown {stage} {name!r}: expected one of {', '.join(parts)}")
-    known = [
-        p.name
-        for p in inspect.signature(parts[name]).parameters.values()
-        if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ][len(inputs) :]
-    known = [option for option in known if option not in context]
+    return build_one(f"{stage} {name!r}", parts[name], options, *inputs, **context)
+
+
+def build_one(what: str, part: Any, options: Mapping[str, Any], *inputs: Any, **context: Any) -> Any:
+    """`part(*inputs, …)` with `options`; one it does not have, or one it lacks, is an error that lists them."""
+    signature = inspect.signature(part).parameters.values()
+    parameters = [p for p in signature if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)][len(inputs) :]
+    known = [p.name for p in parameters if p.name not in context]
     if unknown := [option for option in options if option not in known]:
         takes = f"it takes {', '.join(known)}" if known else "it takes none"
-        raise ValueError(f"{stage} {name!r} has no option {', '.join(map(repr, unknown))}: {takes}")
-    return parts[name](*inputs, **context, **options)
+        raise ValueError(f"{what} has no option {', '.join(map(repr, unknown))}: {takes}")
+    given = {p.name: context[p.name] for p in parameters if p.name in context} | dict(options)
+    if missing := [p.name for p in parameters if p.default is p.empty and p.name not in given]:
+        raise ValueError(f"{what} needs the option {', '.join(map(repr, missing))}")
+    return part(*inputs, **given)

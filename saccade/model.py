@@ -17,7 +17,7 @@ from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
 from saccade.aggregation import AGGREGATIONS
-from saccade.config import ModelConfig, build
+from saccade.config import ModelConfig, build, build_one
 from saccade.extraction import Extraction, Grid
 from saccade.features import FEATURES
 from saccade.images import View, view_size
@@ -54,14 +54,14 @@ class PatchSelectionModel(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
-        self.view = View(**config.view)
-        self.extraction = Extraction(**config.extraction)
+        self.view = build_one("view", View, config.view)
+        self.extraction = build_one("extraction", Extraction, config.extraction)
         self.scorer = build("scorer", SCORERS, config.scorer, config.channels, tiles=self.extraction.tiles)
         grid = self.grid(config.image_size)
         self.selection = build("selection", SELECTIONS, config.selection)
         slots = getattr(self.selection, "k", grid.num_candidates)
         check_k(slots, grid.num_candidates)
-        self.features = build("features", FEATURES, config.features, config.channels)
+        self.features = build("features", FEATURES, config.features, config.channels, patch=self.extraction.patch)
         self.aggregation = build(
             "aggregation",
             AGGREGATIONS,
@@ -74,6 +74,7 @@ class PatchSelectionModel(nn.Module):
 
     def forward(self, image: Float[Tensor, "B C H W"]) -> Output:
         """Logits of each image, with the scores, selection and boxes behind them."""
+        self._check(image)
         grid = self.grid(image.shape[-2:], image.device)
         raw_scores = self.scorer(self.view(image))  # B N
         scores = self.selection.normalise(raw_scores)  # B N
@@ -83,6 +84,14 @@ class PatchSelectionModel(nn.Module):
         features = rearrange(features, "(b k) d -> b k d", b=len(image))  # B K D
         pooled = self.aggregation(features, selection, grid)  # B D
         return Output(self.prediction(pooled), raw_scores, scores, selection, grid.boxes(selection.index))
+
+    def _check(self, image: Tensor) -> None:
+        channels = self.config.channels
+        if image.ndim != 4 or image.shape[1] != channels or not image.is_floating_point():
+            raise ValueError(
+                f"images have shape {tuple(image.shape)} and dtype {image.dtype}, expected (batch, {channels}, height, "
+                "width) in floating point: add a batch dimension with image[None], make floats of bytes with unit_range"
+            )
 
     def grid(self, image_size: Sequence[int], device: torch.device | str = "cpu") -> Grid:
         """The candidates of an image of `image_size` (height, width)."""

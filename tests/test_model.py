@@ -1,5 +1,6 @@
 """The whole path: configuration, training and evaluation mode, saving, and that learning moves the right way."""
 
+import inspect
 import json
 
 import pytest
@@ -102,7 +103,7 @@ def test_bfloat16_autocast_trains():
         output = model(IMAGES)
         loss = selection_loss(output.logits, torch.tensor([0, 2]), output.raw_scores)
     loss.backward()
-    assert output.raw_scores.dtype == torch.bfloat16
+    assert output.raw_scores.dtype == torch.float32  # with bfloat16 scores, ties would decide
     assert all(p.grad.isfinite().all() for p in model.parameters())
 
 
@@ -156,13 +157,27 @@ def test_config_survives_json_and_refuses_unknown_keys():
         ({"selection": {"name": "perturbed", "k": 500}}, "k is 500 and there are 20 candidates"),
         ({"scorer": {"name": "conv", "depth": 3}}, "it takes widths, kernel, pool, squeeze_excitation"),
         ({"extraction": {"patch": 24, "geometry": "crooked"}}, "expected one of aligned, stretched"),
-        ({"extraction": {"patch": 0}}, "expected at least 1×1"),
+        ({"extraction": {"patch": 0}}, "patch is 0, expected a number of pixels ≥ 1"),
+        ({"extraction": {"patches": 24}}, "extraction has no option 'patches': it takes patch, geometry"),
+        ({"view": {"scael": 0.5}}, "view has no option 'scael': it takes scale"),
+        ({"selection": {"name": "hard"}}, "selection 'hard' needs the option 'k'"),
         ({"view": {"scale": 3.0}}, "pass 1 / 3"),
     ],
 )
 def test_mistakes_in_a_config_name_the_fix(stages, message):
     with pytest.raises(ValueError, match=message):
         make(**stages)
+
+
+@pytest.mark.parametrize("images", [IMAGES[0], IMAGES[:, :1], (IMAGES * 255).byte()])
+def test_what_is_not_a_batch_of_float_images_is_refused(images):
+    with pytest.raises(ValueError, match=r"expected \(batch, 3, height, width\) in floating point"):
+        inspect.unwrap(PatchSelectionModel.forward)(make().eval(), images)
+
+
+def test_half_precision_model_runs():
+    model = make().eval().bfloat16()
+    assert model(IMAGES.bfloat16()).logits.isfinite().all()
 
 
 def test_stretched_geometry_scores_the_view_unpadded():

@@ -11,7 +11,7 @@ from saccade.selection import Selection
 class Mean(nn.Module):
     """The mean over slots, as in attention sampling."""
 
-    def __init__(self, width: int, *, slots: int, cells: tuple[int, int]):
+    def __init__(self, width: int):
         super().__init__()
         self.width = width
 
@@ -23,7 +23,7 @@ class Mean(nn.Module):
 class Max(nn.Module):
     """The largest value of each feature over slots."""
 
-    def __init__(self, width: int, *, slots: int, cells: tuple[int, int]):
+    def __init__(self, width: int):
         super().__init__()
         self.width = width
 
@@ -35,7 +35,7 @@ class Max(nn.Module):
 class Concat(nn.Module):
     """All slots one after the other, in index order, as in NTS-Net."""
 
-    def __init__(self, width: int, *, slots: int, cells: tuple[int, int]):
+    def __init__(self, width: int, *, slots: int):
         super().__init__()
         self.width = width * slots
 

@@ -24,7 +24,6 @@ class Transformer(nn.Module):
         self,
         width: int,
         *,
-        slots: int,
         cells: tuple[int, int],
         dim: int = 256,
         hidden: int = 512,
@@ -38,8 +37,10 @@ class Transformer(nn.Module):
         bound = (cells[0] * cells[1]) ** -0.5
         self.positions = nn.Parameter(torch.empty(cells[0] * cells[1], width).uniform_(-bound, bound))
         self.project = nn.Linear(width, dim)
-        layer = nn.TransformerEncoderLayer(dim, heads, hidden, dropout, batch_first=True)
-        self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        # One by one: nn.TransformerEncoder copies its first layer, initial weights included.
+        self.encoder = nn.Sequential(
+            *(nn.TransformerEncoderLayer(dim, heads, hidden, dropout, batch_first=True) for _ in range(layers))
+        )
         self.width = dim
 
     def forward(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B E"]:

@@ -47,9 +47,9 @@ class Batch(NamedTuple):
     """Samples side by side; `size` is each image's true height and width, the rest of its H×W is zero."""
 
     image: UInt8[Tensor, "B 3 H W"]
-    label: Int[Tensor, "B *classes"]
+    label: Int[Tensor, "B *classes"]  # noqa: F821
     boxes: tuple[Int[Tensor, "R 4"], ...]
-    index: Int[Tensor, "B"]
+    index: Int[Tensor, " B"]
     size: Int[Tensor, "B 2"]
 
 

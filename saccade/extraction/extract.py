@@ -47,6 +47,10 @@ def extract(
     Differentiable with respect to the weights and, if it asks for it, the image. A channels-last image gives
     channels-last patches.
     """
+    if not image.is_floating_point():
+        raise ValueError(f"the image has dtype {image.dtype}, expected floating point: call unit_range(image) first")
+    if len(image) != len(selection.index):
+        raise ValueError(f"{len(image)} images and a selection for {len(selection.index)}: expected one for each image")
     if selection.hard:
         return candidates.read(image, selection.index)
     return _Mix.apply(image, selection.weight, selection.index, candidates)
@@ -59,10 +63,10 @@ class Extraction(nn.Module):
         super().__init__()
         if geometry not in GEOMETRIES:
             raise ValueError(f"unknown geometry {geometry!r}: expected one of {', '.join(GEOMETRIES)}")
-        height, width = (patch, patch) if isinstance(patch, int) else patch
-        if height < 1 or width < 1:
-            raise ValueError(f"patch is {height}×{width} px, expected at least 1×1")
-        self.patch = (height, width)
+        sides = (patch, patch) if isinstance(patch, int) else tuple(patch)
+        if len(sides) != 2 or not all(isinstance(side, int) and side >= 1 for side in sides):
+            raise ValueError(f"patch is {patch}, expected a number of pixels ≥ 1, or two: height and width")
+        self.patch = (sides[0], sides[1])
         self.geometry = geometry
 
     @property
@@ -128,7 +132,8 @@ class _Mix(torch.autograd.Function):
                 for chunk in _chunks(support, image, ctx.candidates):
                     with torch.set_grad_enabled(need_image):
                         patches = _flatten(ctx.candidates.read(leaf, index[b : b + 1, chunk]), image)[0]  # c D
-                    weight_grad[b, :, chunk] = (grad[b] @ patches.detach().mT).to(weight.dtype)
+                    if need_weight:
+                        weight_grad[b, :, chunk] = (grad[b] @ patches.detach().mT).to(weight.dtype)
                     if image_grad is not None:
                         patches_grad = weight[b, :, chunk].to(image.dtype).mT @ grad[b]
                         image_grad[b] += torch.autograd.grad(patches, leaf, patches_grad)[0][0]

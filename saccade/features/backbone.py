@@ -16,6 +16,7 @@ class Backbone(nn.Module):
     model:      a timm name, for instance "resnet18" or "tf_efficientnet_lite0" (`timm.list_models()` knows them all).
     pretrained: load the weights timm publishes for it from the hub.
     weights:    load them from a local .safetensors file in timm's key names instead.
+    patch:      height and width of the patches, for nets that are built for one size.
     """
 
     mean: Tensor
@@ -26,6 +27,7 @@ class Backbone(nn.Module):
         self,
         channels: int = 3,
         *,
+        patch: tuple[int, int] | None = None,
         model: str = "resnet18",
         pretrained: bool = False,
         weights: str | None = None,
@@ -36,15 +38,19 @@ class Backbone(nn.Module):
             raise ValueError(f"timm has no model {model!r}: did you mean one of {close}?")
         options: dict[str, Any] = {}
         if weights is not None:
-            if not Path(weights).is_file():
+            if not (Path(weights).is_file() and weights.endswith(".safetensors")):
                 raise FileNotFoundError(
-                    f"no weights at {weights}: expected a .safetensors file with timm's key names for {model}"
+                    f"no usable weights at {weights}: expected a .safetensors file with timm's key names for {model}"
                 )
             options["pretrained_cfg_overlay"] = {"file": weights}
+        published = timm.get_pretrained_cfg(model, allow_unregistered=True)
+        if patch and published is not None and published.fixed_input_size:
+            options["img_size"] = patch if patch[0] != patch[1] else patch[0]  # some know squares only
         self.net = timm.create_model(
             model, pretrained=pretrained or weights is not None, in_chans=channels, num_classes=0, **options
         )
-        self.width = int(self.net.num_features)  # pyright: ignore[reportArgumentType]
+        # Some nets widen their features in the classifier's first layer, which stays.
+        self.width = int(getattr(self.net, "head_hidden_size", None) or self.net.num_features)  # pyright: ignore
         data = resolve_model_data_config(self.net)
         for name in ("mean", "std"):
             values = torch.tensor(data[name])

@@ -60,5 +60,5 @@ def _cut_by_gather(image: Tensor, left_top_px: Tensor, size: tuple[int, int]) ->
     rows = y.clamp(0, height - 1)[..., :, None]
     cols = x.clamp(0, width - 1)[..., None, :]
     batch = torch.arange(len(image), device=image.device)[:, None, None, None]
-    regions = image.permute(0, 2, 3, 1)[batch, rows, cols] * inside[..., None]  # B R P Q C
-    return regions.permute(0, 1, 4, 2, 3)
+    regions = image.permute(0, 2, 3, 1)[batch, rows, cols]  # B R P Q C
+    return torch.where(inside[..., None], regions, 0).permute(0, 1, 4, 2, 3)

@@ -6,6 +6,7 @@ Without antialiasing, small evidence falls between the sampled pixels and the sc
 
 import math
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ def view_size(image_size: tuple[int, int], scale: float) -> tuple[int, int]:
             f"view scale is {scale}: it is the size of the view relative to the image, in (0, 1]; "
             "for a view three times smaller than the image pass 1 / 3"
         )
-    # The tiny addend keeps ⌊1280 · (1/4)⌋ = 320 when the product lands just below the integer.
+    # The tiny addend keeps ⌊870 · 0.1⌋ = 87 although 870 · 0.1 may come out just below the integer.
     height, width = (math.floor(side * scale + 1e-6) for side in image_size)
     if height < 1 or width < 1:
         raise ValueError(
@@ -36,7 +37,9 @@ def make_view(image: Float[Tensor, "B C H W"], scale: float) -> Float[Tensor, "B
     size = view_size((image.shape[-2], image.shape[-1]), scale)
     if size == tuple(image.shape[-2:]):
         return image
-    return F.interpolate(image, size=size, mode="bilinear", antialias=True, align_corners=False)
+    # torch resizes half precision on GPUs only.
+    whole = image.to(torch.promote_types(image.dtype, torch.float32))
+    return F.interpolate(whole, size=size, mode="bilinear", antialias=True, align_corners=False).to(image.dtype)
 
 
 class View(nn.Module):

@@ -7,6 +7,7 @@ an 8×8 max pooling of stride 8." 6,321 parameters on RGB.
 
 from collections.abc import Sequence
 
+import torch
 import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Float
@@ -50,4 +51,8 @@ class ConvScorer(nn.Module):
         top_bottom, left_right = (self.field.padding(side) for side in view.shape[-2:])
         # Zeros would draw an edge around every image, and an edge is what a young scorer likes best.
         padded = F.pad(view, (*left_right, *top_bottom), mode="replicate") if self.field.tiles else view
-        return rearrange(self.layers(padded), "b 1 rows cols -> b (rows cols)")
+        hidden = self.layers[:-2](padded)
+        # In bfloat16 hundreds of scores share a value, and ties would decide where to look.
+        with torch.autocast(view.device.type, enabled=False):
+            scores = self.layers[-2:](hidden.to(self.layers[-2].weight.dtype))
+        return rearrange(scores, "b 1 rows cols -> b (rows cols)")

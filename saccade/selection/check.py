@@ -11,6 +11,8 @@ def check_scores(scores: Tensor) -> None:
             f"scores have shape {tuple(scores.shape)}, expected (batch, candidates): flatten a score map with "
             "scores.flatten(1), or add a batch dimension with scores[None]"
         )
+    if 0 in scores.shape:
+        raise ValueError(f"scores have shape {tuple(scores.shape)}: expected at least one image and one candidate")
     if not scores.is_floating_point():
         raise ValueError(f"scores have dtype {scores.dtype}, expected floating point: call scores.float()")
     if torch.compiler.is_compiling():  # a graph has no values to look at

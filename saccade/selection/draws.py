@@ -15,7 +15,7 @@ from torch import Tensor
 from saccade.selection.noise import Noise
 
 # Elements of one chunk of noise: 4 MB of float32 stay in a CPU's cache; an accelerator wants fewer, larger launches.
-CHUNK_ELEMENTS = {"cpu": 2**20, "cuda": 2**26}
+CHUNK_ELEMENTS = {"cpu": 2**20, "cuda": 2**24}
 
 
 class Draws(NamedTuple):

@@ -31,6 +31,7 @@ def random_topk(scores: Float[Tensor, "B N"], k: int, *, generator: torch.Genera
     >>> random_topk(torch.zeros(1, 4), 4).index
     tensor([[0, 1, 2, 3]])
     """
+    check_scores(scores)
     check_k(k, scores.shape[1])
     device = generator.device if generator is not None else scores.device
     lottery = torch.rand(scores.shape, generator=generator, device=device).to(scores.device)
@@ -38,11 +39,12 @@ def random_topk(scores: Float[Tensor, "B N"], k: int, *, generator: torch.Genera
 
 
 def exhaustive(scores: Float[Tensor, "B N"]) -> Selection:
-    """All N candidates, one a slot.
+    """All N candidates, one a slot. The identity is N×N numbers, shared by the batch: 16 MB at N = 2028.
 
     >>> exhaustive(torch.zeros(1, 3)).index
     tensor([[0, 1, 2]])
     """
+    check_scores(scores)
     batch, n = scores.shape
     return identity_selection(torch.arange(n, device=scores.device).expand(batch, n), scores.dtype)
 
@@ -76,7 +78,7 @@ class RandomTopK(nn.Module):
 
 
 class Exhaustive(nn.Module):
-    """`exhaustive` as a stage; `k` is the number of candidates, which the model works out from its grid."""
+    """`exhaustive` as a stage: as many slots as the model's grid has candidates."""
 
     normalise = staticmethod(normalise_scores)
 

@@ -42,9 +42,12 @@ def perturbed_topk(
     sigma:     noise level in units of the scores; 0 gives `hard_topk` with zero gradient.
     gradient:  "conditional" (default) or "score", both unbiased; "diagonal" is the paper's listing and is biased.
     noise:     "normal" or "gumbel".
-    generator: where the randomness comes from; the same generator state gives the same answer.
+    generator: where the randomness comes from; the same state gives the same answer (on CUDA up to the order in which
+               sums of the gradient are taken).
 
-    Half-precision scores are perturbed in float32. Scores are used as they are: see `normalise_scores`.
+    The conditional gradient leaves out what lies below a thousandth of the density's peak: a relative bias of 0.1% at
+    N = 2028. Half-precision scores are perturbed in float32. Scores are used as they are: see `normalise_scores`.
+    Differentiable once.
 
     >>> scores = torch.tensor([[0.0, 1.0, 0.5]], requires_grad=True)
     >>> selection = perturbed_topk(scores, 2, sigma=0.05)
@@ -57,7 +60,7 @@ def perturbed_topk(
     _check_options(sigma, num_samples, gradient, noise)
     with torch.autocast(scores.device.type, enabled=False):
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        if sigma == 0 or k == scores.shape[1]:
+        if sigma < torch.finfo(scores.dtype).tiny or k == scores.shape[1]:
             index, weight, _ = hard_topk(scores, k)
             # Tied to the scores, so that a scorer in training receives a zero gradient rather than none.
             return Selection(index, weight + (0 * scores).sum(dim=1)[:, None, None])

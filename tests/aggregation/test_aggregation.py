@@ -11,7 +11,8 @@ HARD = hard_topk(SCORES, 3)
 
 
 def make(kind, **options):
-    return kind(6, slots=3, cells=(4, 5), **options)
+    context = {Concat: {"slots": 3}, Transformer: {"cells": (4, 5)}}
+    return kind(6, **context.get(kind, {}), **options)
 
 
 def test_pools_are_what_they_are_called():
@@ -63,7 +64,9 @@ def test_table_of_another_grid_interpolates_between_cells():
 
 
 def test_sizes_of_the_paper():
-    net = Transformer(512, slots=10, cells=(30, 30))
+    net = Transformer(512, cells=(30, 30))
     assert net.positions.shape == (900, 512)
     assert net.width == 256
-    assert len(net.encoder.layers) == 3
+    assert len(net.encoder) == 3
+    first, second = (layer.state_dict()["linear1.weight"] for layer in net.encoder[:2])
+    assert not torch.equal(first, second)

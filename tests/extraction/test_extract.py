@@ -1,5 +1,6 @@
 """Sparse extraction against the paper's X̃ = Yᵀ P, with P built in full."""
 
+import inspect
 from importlib import import_module
 from typing import NamedTuple
 
@@ -85,6 +86,14 @@ def test_autocast_leaves_pixels_alone():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         mixed = extract(image, selection, GRID)
     assert_close(mixed, extract(image, selection, GRID), atol=0, rtol=0)
+
+
+def test_bytes_and_mismatched_batches_are_refused():
+    selection = soft_selection()
+    with pytest.raises(ValueError, match="expected floating point: call unit_range"):
+        inspect.unwrap(extract)((image_batch() * 255).byte(), selection, GRID)
+    with pytest.raises(ValueError, match="1 images and a selection for 2"):
+        inspect.unwrap(extract)(image_batch()[:1], selection, GRID)
 
 
 def test_one_chunk_of_patches_is_all_that_is_held(monkeypatch):

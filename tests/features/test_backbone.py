@@ -43,6 +43,13 @@ def test_imagenet_weights(shared_data: Path):
     assert_close(backbone.mean.flatten(), torch.full((3,), 0.5))
 
 
+@pytest.mark.parametrize("model", ["mobilenetv3_small_050", "ghostnet_050", "vit_tiny_patch16_224", "efficientvit_m0"])
+def test_nets_with_their_own_heads_or_sizes(model):
+    """Some widen their features after the last block, some are built for one input size."""
+    backbone = Backbone(model=model, patch=(96, 96)).eval()
+    assert backbone(torch.rand(2, 3, 96, 96)).shape == (2, backbone.width)
+
+
 def test_grey_images():
     assert Backbone(1, model="resnet10t")(torch.rand(2, 1, 64, 64)).shape == (2, 512)
 
@@ -50,5 +57,5 @@ def test_grey_images():
 def test_unknown_names_and_missing_files_say_what_to_do():
     with pytest.raises(ValueError, match=r"timm has no model 'resnet19'.*resnet"):
         Backbone(model="resnet19")
-    with pytest.raises(FileNotFoundError, match=r"no weights at nowhere.safetensors"):
+    with pytest.raises(FileNotFoundError, match=r"no usable weights at nowhere.safetensors"):
         Backbone(model="resnet10t", weights="nowhere.safetensors")

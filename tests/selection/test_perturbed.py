@@ -225,6 +225,16 @@ def test_pruned_equals_unpruned(kind, name):
     assert (everywhere == among_kept).all()
 
 
+@pytest.mark.parametrize("gradient", ["conditional", "score"])
+def test_gradient_with_a_pruned_candidate_is_unbiased(gradient):
+    scores = torch.cat([SCORES, torch.tensor([-2.0], dtype=torch.float64)])
+    assert draws.near_the_top(scores[None], 2, sigma=SIGMA, noise=noise.NOISES["normal"]).tolist() == [[0, 1, 2, 3, 4]]
+    grad = torch.randn(2, 6, dtype=torch.float64, generator=seeded(0))
+    leaf = scores.clone().requires_grad_()
+    (expected,) = torch.autograd.grad((expected_indicators(leaf, 2, sigma=SIGMA) * grad).sum(), leaf)
+    assert within_monte_carlo(gradients(scores, grad, repeats=400, sigma=SIGMA, gradient=gradient), expected)
+
+
 def test_pruning_drops_what_noise_cannot_lift():
     scores = torch.tensor([[1.0, 0.9, 0.8, 0.1, 0.0], [1.0, 0.9, 0.8, 0.7, 0.0]])
     law = noise.NOISES["normal"]
