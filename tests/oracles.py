@@ -6,6 +6,10 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
+# Five scores close enough to compete at this noise level.
+SCORES = torch.tensor([0.10, 0.15, 0.02, 0.20, 0.12], dtype=torch.float64)
+SIGMA = 0.05
+
 NORMAL = torch.distributions.Normal(torch.zeros((), dtype=torch.float64), 1.0)
 
 
@@ -18,6 +22,11 @@ NOISE: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] 
     "normal": (NORMAL.log_prob, NORMAL.cdf),
     "gumbel": (lambda z: -z - torch.exp(-z), lambda z: torch.exp(_gumbel_log_cdf(z))),
 }
+
+
+def seeded(seed: int) -> torch.Generator:
+    """A generator of its own for each use of randomness."""
+    return torch.Generator().manual_seed(seed)
 
 
 def subset_probabilities(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 import torch
 import torch.nn.functional as F
+from oracles import seeded
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -15,10 +16,6 @@ from saccade.images import cut_regions
 
 module = import_module("saccade.extraction.extract")
 GRID = Grid(torch.arange(5) * 7 - 6, torch.arange(6) * 6 - 4, (9, 11))
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def image_batch(*, channels_last=False, dtype=torch.float64):
