@@ -4,8 +4,8 @@ Y is the K×N indicator of the index-sorted top-K, G the gradient that arrives f
 
 conditional  E[ p((τ_d − s_d)/σ)/σ · (f(with d) − f(without d)) ]. Given the noise of all others, candidate d is chosen
              iff s_d + σ z_d exceeds τ_d, the K-th best of the others; only the crossing of that threshold matters.
-             At the paper's size its variance is 340 times below that of `score` on uniform scores, and 980 times
-             below that of the same equation without pruning.
+             At the paper's size its variance is 270 times below that of `score` on uniform scores, and 820 times
+             below that of the same equation without pruning (benchmarks/bench_gradients.py).
 score        E[ (f(Y) − f̄) · ν′(Z) ] / σ, the paper's equation J = E[Y Zᵀ]/σ with a leave-one-out baseline. Unbiased.
 diagonal     Σ_k G[k, d] · E[ Y[k, d] · ν′(Z_d) ] / σ, what the paper's listing computes. BIASED: it drops every term
              in which d's noise moves another candidate's indicator. Only for reproducing published numbers.
