@@ -6,7 +6,7 @@ python benchmarks/bench_extraction.py
 import torch
 from baselines import OneHotTopK, extract_from_all
 from bench_operator import DRAWS, SIGMA, K, make_scores
-from measure import extra_peak_mb, extra_peak_mb_elsewhere, median_seconds, memory_case, print_table
+from measure import comparison_rows, extra_peak_mb, extra_peak_mb_elsewhere, median_seconds, memory_case, print_table
 
 from saccade import extract, perturbed_topk
 from saccade.extraction import make_grid
@@ -45,17 +45,7 @@ def main() -> None:
     for kind in ("uniform", "peaked"):
         seconds = {method: median_seconds(step_of(method, kind), repeats=5) for method in METHODS}
         memory = {method: extra_peak_mb_elsewhere(__file__, f"{method}|{kind}") for method in METHODS}
-        base = METHODS[0]
-        rows = [
-            [
-                method,
-                f"{1000 * seconds[method]:.0f}",
-                f"{seconds[base] / seconds[method]:.1f}×",
-                f"{memory[method]:.0f}",
-                f"1/{memory[base] / memory[method]:.1f}",
-            ]
-            for method in METHODS
-        ]
+        rows = comparison_rows(seconds, memory, unit=1000, time_digits=0, ratio_digits=1)
         title = f"Operator + extraction, {kind} scores, B={BATCH} {IMAGE[0]}×{IMAGE[1]}×3 P={PATCH} K={K} n={DRAWS}"
         print_table(title, ["method", "ms", "speed-up", "extra MB", "memory"], rows)
 

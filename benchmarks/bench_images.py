@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import tifffile
 import torch
-from measure import extra_peak_mb, extra_peak_mb_elsewhere, median_seconds, memory_case, print_table
+from measure import comparison_rows, extra_peak_mb, extra_peak_mb_elsewhere, median_seconds, memory_case, print_table
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -123,16 +123,7 @@ def main() -> None:
         methods = WHOLE, PARTS
         seconds = {method: median_seconds(reading_step(method, path), repeats=3) for method in methods}
         memory = {method: extra_peak_mb_elsewhere(__file__, f"{method}|{path}") for method in methods}
-        rows = [
-            [
-                method,
-                f"{seconds[method]:.2f}",
-                f"{seconds[WHOLE] / seconds[method]:.0f}×",
-                f"{memory[method]:.0f}",
-                f"1/{memory[WHOLE] / memory[method]:.0f}",
-            ]
-            for method in methods
-        ]
+        rows = comparison_rows(seconds, memory, unit=1, time_digits=2, ratio_digits=0)
         title = (
             f"TIFF {TIFF_SIDE}²×3, deflated tiles of {TILE}², {path.stat().st_size / 1e9:.1f} GB; "
             f"view at 1/{1 / TIFF_SCALE:.0f}, regions of {REGION}²"

@@ -7,7 +7,7 @@ from typing import cast
 
 import torch
 from baselines import OneHotTopK
-from measure import extra_peak_mb, extra_peak_mb_elsewhere, median_seconds, memory_case, print_table
+from measure import comparison_rows, extra_peak_mb, extra_peak_mb_elsewhere, median_seconds, memory_case, print_table
 from torch import Tensor
 
 from saccade import normalise_scores, perturbed_topk
@@ -49,16 +49,7 @@ def main() -> None:
     for kind in ("uniform", "peaked"):
         seconds = {method: median_seconds(step_of(method, kind), repeats=9) for method in METHODS}
         memory = {method: extra_peak_mb_elsewhere(__file__, f"{method} {kind}") for method in METHODS}
-        rows = [
-            [
-                method,
-                f"{1000 * seconds[method]:.1f}",
-                f"{seconds['one-hot'] / seconds[method]:.0f}×",
-                f"{memory[method]:.0f}",
-                f"1/{memory['one-hot'] / max(memory[method], 0.1):.0f}",
-            ]
-            for method in METHODS
-        ]
+        rows = comparison_rows(seconds, memory, unit=1000, time_digits=1, ratio_digits=0)
         title = f"Operator, {kind} scores, B={BATCH} N={CANDIDATES} K={K} n={DRAWS} σ={SIGMA}, forward + backward"
         print_table(title, ["gradient", "ms", "speed-up", "extra MB", "memory"], rows)
 

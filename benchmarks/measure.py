@@ -54,6 +54,23 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
         print("| " + " | ".join(row) + " |", flush=True)
 
 
+def comparison_rows(
+    seconds: dict[str, float], memory_mb: dict[str, float], *, unit: float, time_digits: int, ratio_digits: int
+) -> list[list[str]]:
+    """Method, time in 1/`unit` s, speed-up, extra MB and share of memory, each against the first method."""
+    base = next(iter(seconds))
+    return [
+        [
+            method,
+            f"{unit * seconds[method]:.{time_digits}f}",
+            f"{seconds[base] / seconds[method]:.{ratio_digits}f}×",
+            f"{memory_mb[method]:.0f}",
+            f"1/{memory_mb[base] / max(memory_mb[method], 0.1):.{ratio_digits}f}",
+        ]
+        for method in seconds
+    ]
+
+
 def _status_kb(field: str) -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(field)).split()[1])

@@ -17,7 +17,7 @@ def cut_regions(
     tensor([[[[[0., 1., 1.],
                [0., 1., 1.]]]]])
     """
-    # One copy per region moves memory at full speed on a CPU, four times faster than any indexing kernel there; on an
+    # One copy per region moves memory at full speed on a CPU, faster than the indexing kernels there; on an
     # accelerator each copy is a launch, so a single gather wins. The gather is also what a compiler can follow, what
     # carries a gradient to the image in one node, and what knows bfloat16, which NumPy does not.
     wants_graph = torch.compiler.is_compiling() or (torch.is_grad_enabled() and image.requires_grad)
