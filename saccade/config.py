@@ -12,16 +12,22 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
-@dataclass(frozen=True)
-class ModelConfig:
-    """Everything needed to build a `PatchSelectionModel`.
+@dataclass(frozen=True, kw_only=True)
+class Stages:
+    """What a model is made of, stage by stage.
 
-    image_size: (height, width) the model is trained for. Other sizes work too: positions are interpolated.
+    Args:
+        system: the whole: patch_selection, or a baseline such as cnn, which uses the stages it has
+        view: scale of the view relative to the image
+        scorer: view → scores
+        selection: scores → the K patches to look at
+        extraction: size of the patches and where the candidates lie
+        features: patches → features
+        aggregation: features → pooled
+        prediction: pooled → logits
     """
 
-    num_classes: int
-    image_size: tuple[int, int]
-    channels: int = 3
+    system: str = "patch_selection"
     view: dict[str, Any] = field(default_factory=lambda: {"scale": 1 / 3})
     scorer: dict[str, Any] = field(default_factory=lambda: {"name": "conv"})
     selection: dict[str, Any] = field(default_factory=lambda: {"name": "perturbed", "k": 10})
@@ -29,6 +35,20 @@ class ModelConfig:
     features: dict[str, Any] = field(default_factory=lambda: {"name": "ats"})
     aggregation: dict[str, Any] = field(default_factory=lambda: {"name": "mean"})
     prediction: dict[str, Any] = field(default_factory=lambda: {"name": "mlp"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Stages):
+    """Everything needed to build a model: its stages, and what the data asks for.
+
+    image_size: (height, width) the model is trained for. Other sizes work too: positions are interpolated.
+    classes:    their names, in the order of the logits; empty where nobody named them.
+    """
+
+    num_classes: int
+    image_size: tuple[int, int]
+    channels: int = 3
+    classes: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """The config as JSON text."""
@@ -43,7 +63,8 @@ class ModelConfig:
             raise ValueError(f"the config lacks {', '.join(missing)}: every model needs them")
         if unknown := sorted(set(values) - known):
             raise ValueError(f"unknown config keys {', '.join(unknown)}: expected some of {', '.join(sorted(known))}")
-        return cls(**{**values, "image_size": tuple(values["image_size"])})
+        tuples = {name: tuple(values[name]) for name in ("image_size", "classes") if name in values}
+        return cls(**{**values, **tuples})
 
 
 def build(stage: str, parts: Mapping[str, Any], spec: Mapping[str, Any], *inputs: Any, **context: Any) -> Any:

@@ -4,26 +4,23 @@ image ─ view ─▶ scorer ─ scores ─▶ selection ─ Selection ─▶ ex
 prediction ─ logits
 """
 
-import os
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from einops import rearrange
 from jaxtyping import Float, Int
-from safetensors.torch import load_model, save_model
-from torch import Tensor, nn
+from torch import Tensor
 
 from saccade.aggregation import AGGREGATIONS
 from saccade.config import ModelConfig, build, build_one
 from saccade.extraction import Extraction, Grid
 from saccade.features import FEATURES
 from saccade.images import View, view_size
-from saccade.prediction import HEADS
+from saccade.prediction import HEADS, selection_loss
+from saccade.pretrained import Pretrained
 from saccade.scorer import SCORERS
-from saccade.selection import SELECTIONS, Selection
+from saccade.selection import SELECTIONS, Selection, ignore_outside
 from saccade.selection.check import check_k
 
 
@@ -41,7 +38,7 @@ class Output(NamedTuple):
     boxes: Int[Tensor, "B S 4"]
 
 
-class PatchSelectionModel(nn.Module):
+class PatchSelectionModel(Pretrained):
     """Classify an image by its K best patches: softly selected in training mode, hard in evaluation mode.
 
     >>> import torch
@@ -72,18 +69,36 @@ class PatchSelectionModel(nn.Module):
         )
         self.prediction = build("prediction", HEADS, config.prediction, self.aggregation.width, config.num_classes)
 
-    def forward(self, image: Float[Tensor, "B C H W"]) -> Output:
-        """Logits of each image, with the scores, selection and boxes behind them."""
+    def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> Output:
+        """Logits of each image, with the scores, selection and boxes behind them.
+
+        size: height and width of each image where the rest of its H×W is padding, which is then never chosen.
+        """
         self._check(image)
         grid = self.grid(image.shape[-2:], image.device)
         raw_scores = self.scorer(self.view(image))  # B N
         scores = self.selection.normalise(raw_scores)  # B N
+        if size is not None:
+            raw_scores, scores = ignore_outside(raw_scores, grid.centred_in(size), self.selection.normalise)
         selection = self.selection(scores)  # index B S, weight B K S
         patches = self.extraction(image, selection, grid)  # B K C P P
         features = self.features(rearrange(patches, "b k c p q -> (b k) c p q"))
         features = rearrange(features, "(b k) d -> b k d", b=len(image))  # B K D
         pooled = self.aggregation(features, selection, grid)  # B D
         return Output(self.prediction(pooled), raw_scores, scores, selection, grid.boxes(selection.index))
+
+    def loss(
+        self,
+        output: Output,
+        label: Int[Tensor, " B"],
+        *,
+        class_weight: Float[Tensor, " L"] | None = None,
+        entropy_coefficient: float = 0.01,
+    ) -> Float[Tensor, ""]:
+        """What training makes small: see `selection_loss`."""
+        return selection_loss(
+            output.logits, label, output.raw_scores, entropy_coefficient=entropy_coefficient, class_weight=class_weight
+        )
 
     def _check(self, image: Tensor) -> None:
         channels = self.config.channels
@@ -98,27 +113,3 @@ class PatchSelectionModel(nn.Module):
         height, width = image_size
         size = view_size((height, width), self.view.scale)
         return self.extraction.grid((height, width), size, self.scorer.field, device)
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write `config.json` and `model.safetensors` into `folder`; each appears whole or not at all."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        weights, config = folder / "model.safetensors.part", folder / "config.json.part"
-        save_model(self, str(weights))
-        config.write_text(self.config.to_json())
-        for part in (weights, config):
-            os.replace(part, part.with_suffix(""))
-
-    @classmethod
-    def from_pretrained(cls, folder: str | Path) -> "PatchSelectionModel":
-        """The model that `save_pretrained` wrote, in evaluation mode."""
-        folder = Path(folder)
-        for name in ("config.json", "model.safetensors"):
-            if not (folder / name).is_file():
-                raise FileNotFoundError(f"no {name} in {folder}: expected a folder written by save_pretrained")
-        config = ModelConfig.from_json((folder / "config.json").read_text())
-        # The weights are all in the folder: neither a hub nor the file they once started from is asked again.
-        features = {k: v for k, v in config.features.items() if k not in ("pretrained", "weights")}
-        model = cls(replace(config, features=features))
-        load_model(model, str(folder / "model.safetensors"))
-        return model.eval()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jaxtyping import install_import_hook
 
-install_import_hook("saccade", "beartype.beartype")
+install_import_hook("saccade", "typecheck.checked")
 
 
 @pytest.fixture(scope="session")

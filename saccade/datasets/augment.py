@@ -163,8 +163,15 @@ def crop_and_flip(generator: Generator | None = None) -> Augmentation:
     return Augmentation(training, v2.Compose([resize, v2.CenterCrop((448, 448)), signed]))
 
 
-# Data set → its augmentation, given a generator or None.
-AUGMENTATIONS: dict[str, Callable[[Generator | None], Augmentation]] = {
+def no_augmentation(generator: Generator | None = None) -> Augmentation:
+    """Images as they are."""
+    return Augmentation(nn.Identity(), nn.Identity())
+
+
+# The paper's by data set, and those one gives options to.
+AUGMENTATIONS: dict[str, Callable[..., Augmentation]] = {
+    "none": no_augmentation,
+    "shift_and_light": shift_and_light,
     "traffic": partial(shift_and_light, 100),
     "billiard": partial(shift_and_light, 50),
     "cub": crop_and_flip,

@@ -12,7 +12,7 @@ stretched  as the paper's released code has it: stride = ⌊H / rows⌋ image pi
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.extraction.receptive_field import ReceptiveField
@@ -53,6 +53,13 @@ class Grid(NamedTuple):
         col = (xy_px[..., :1] - (self.left_px + width / 2)).abs().argmin(-1)
         row = (xy_px[..., 1:] - (self.top_px + height / 2)).abs().argmin(-1)
         return row * len(self.left_px) + col
+
+    def centred_in(self, size: Int[Tensor, "B 2"]) -> Bool[Tensor, "B N"]:
+        """Which candidates have their centre inside a picture of `size` (height, width) at the top left."""
+        height, width = self.patch
+        low = 2 * self.top_px + height < 2 * size[:, :1]  # B rows
+        left = 2 * self.left_px + width < 2 * size[:, 1:]  # B cols
+        return (low[:, :, None] & left[:, None, :]).flatten(1)
 
     def read(self, image: Float[Tensor, "B C H W"], index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
         """The pixels of each candidate, zero outside the image."""

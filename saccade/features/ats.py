@@ -30,6 +30,10 @@ class ATSNet(nn.Module):
 
     def __init__(self, channels: int = 3, *, width: int = 32, l2_normalise: bool = False):
         super().__init__()
+        if width < 8:
+            # Below 8 channels the channels-last gradient of a 1×1 convolution of stride 2 writes beyond its memory on
+            # CPUs (torch 2.15), and the process dies somewhere else.
+            raise ValueError(f"width is {width}, expected at least 8: the paper's net has 32")
         self.stem = nn.Conv2d(channels, width, 3, padding=1, bias=False)
         self.blocks = nn.Sequential(*(_Block(width) for _ in range(3)))
         self.norm = nn.BatchNorm2d(width)

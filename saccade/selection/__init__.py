@@ -1,7 +1,7 @@
 """scores → Selection."""
 
 from saccade.selection.hard import Exhaustive, HardTopK, RandomTopK, exhaustive, hard_topk, random_topk
-from saccade.selection.normalise import linear_decay, normalise_scores
+from saccade.selection.normalise import ignore_outside, linear_decay, normalise_scores
 from saccade.selection.perturbed import PerturbedTopK, perturbed_topk
 from saccade.selection.selection import Selection
 
@@ -21,6 +21,7 @@ __all__ = [
     "Selection",
     "exhaustive",
     "hard_topk",
+    "ignore_outside",
     "linear_decay",
     "normalise_scores",
     "perturbed_topk",

@@ -4,10 +4,16 @@ The paper: "We normalize the scorer output s to lie in [0, 1] with a small ε = 
 and "we linearly decay σ to zero during training".
 """
 
-from jaxtyping import Float
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 EPSILON = 1e-5
+
+# So far below every other score that no noise lifts it and no softmax sees it.
+OUT_OF_REACH = 100.0
 
 
 def normalise_scores(scores: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
@@ -21,6 +27,23 @@ def normalise_scores(scores: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
     """
     low, high = scores.aminmax(dim=1, keepdim=True)
     return (scores - low) / (high - low + EPSILON)
+
+
+def ignore_outside(
+    raw_scores: Float[Tensor, "B N"],
+    inside: Bool[Tensor, "B N"],
+    normalise: Callable[[Tensor], Tensor] = normalise_scores,
+) -> tuple[Float[Tensor, "B N"], Float[Tensor, "B N"]]:
+    """Raw and normalised scores in which candidates that are not `inside` the picture play no part.
+
+    >>> import torch
+    >>> ignore_outside(torch.tensor([[1.0, 9.0, 3.0]]), torch.tensor([[True, False, True]]))[1]
+    tensor([[   0.0000, -100.0000,    1.0000]])
+    """
+    lowest = raw_scores.masked_fill(~inside, torch.inf).amin(dim=1, keepdim=True)
+    scores = normalise(torch.where(inside, raw_scores, lowest))
+    raw_scores = torch.where(inside, raw_scores, lowest.detach() - OUT_OF_REACH)
+    return raw_scores, scores.masked_fill(~inside, -OUT_OF_REACH)
 
 
 def linear_decay(sigma: float, *, step: int, total_steps: int) -> float:

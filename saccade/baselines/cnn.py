@@ -1,0 +1,50 @@
+"""image → view → features → logits: the feature network on the whole image, or on its low-resolution view.
+
+At view scale 1 this is the paper's plain CNN. Below it, it shows what is lost when a large image is made small.
+"""
+
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from saccade.config import ModelConfig, build, build_one
+from saccade.features import FEATURES
+from saccade.images import View, view_size
+from saccade.prediction import HEADS
+from saccade.pretrained import Pretrained
+
+
+class CNNOutput(NamedTuple):
+    """What the network says."""
+
+    logits: Float[Tensor, "B L"]
+
+
+class CNN(Pretrained):
+    """The stages view, features and prediction of `config`; it has no others.
+
+    >>> import torch
+    >>> config = ModelConfig(system="cnn", num_classes=4, image_size=(300, 400), view={"scale": 0.25})
+    >>> CNN(config).eval()(torch.rand(2, 3, 300, 400)).logits.shape
+    torch.Size([2, 4])
+    """
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.view = build_one("view", View, config.view)
+        size = view_size(config.image_size, self.view.scale)
+        self.features = build("features", FEATURES, config.features, config.channels, patch=size)
+        self.prediction = build("prediction", HEADS, config.prediction, self.features.width, config.num_classes)
+
+    def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> CNNOutput:
+        """Logits of each image; `size` is there for systems that can leave padding out."""
+        return CNNOutput(self.prediction(self.features(self.view(image))))
+
+    def loss(
+        self, output: CNNOutput, label: Int[Tensor, " B"], *, class_weight: Float[Tensor, " L"] | None = None
+    ) -> Float[Tensor, ""]:
+        """Cross-entropy."""
+        return F.cross_entropy(output.logits, label, weight=class_weight)

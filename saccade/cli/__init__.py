@@ -1,0 +1,100 @@
+"""The command line: `saccade COMMAND …`.
+
+Each command is one function from its arguments to an exit code: 0 fine, 1 the answer is no, 2 the user must
+change something. Commands import what they need when they run, so that `--help` does not wait for torch.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from jsonargparse import ArgumentParser, Namespace
+
+from saccade.cli.command import Command, Group
+from saccade.cli.data import DATA
+from saccade.cli.runs import EVALUATE, RECIPES, REPORT
+from saccade.cli.train import TRAIN, spell_out
+
+COMMANDS: dict[str, Command | Group] = {
+    "data": DATA,
+    "recipes": RECIPES,
+    "train": TRAIN,
+    "evaluate": EVALUATE,
+    "report": REPORT,
+}
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of the whole command line."""
+    parser = _parser("Classify high-resolution images by looking closely at a few patches.")
+    parser.prog = "saccade"
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    _add_commands(parser, COMMANDS)
+    return parser
+
+
+def _parser(description: str) -> ArgumentParser:
+    # argparse's own formatter: jsonargparse's prints Python types beside every argument.
+    return ArgumentParser(
+        description=description, exit_on_error=False, allow_abbrev=False, formatter_class=argparse.HelpFormatter
+    )
+
+
+def _add_commands(parser: ArgumentParser, commands: dict[str, Command | Group] | dict[str, Command]) -> None:
+    subcommands = parser.add_subcommands(metavar="COMMAND", title="commands", description=None)
+    for name, command in commands.items():
+        child = _parser(command.help)
+        subcommands.add_subcommand(name, child, help=command.help)
+        if isinstance(command, Group):
+            _add_commands(child, command.commands)
+        else:
+            command.add_arguments(child)
+
+
+def _find(args: Namespace) -> tuple[Command, Namespace]:
+    command = COMMANDS[args.subcommand]
+    args = args[args.subcommand]
+    if isinstance(command, Group):
+        command, args = command.commands[args.subcommand], args[args.subcommand]
+    return command, args
+
+
+def _help_for(words: Sequence[str]) -> str:
+    """The help command nearest to what was typed."""
+    named, commands = ["saccade"], COMMANDS
+    for word in words:
+        command = commands.get(word)
+        if command:
+            named.append(word)
+            commands = command.commands if isinstance(command, Group) else {}
+    return f"{' '.join(named)} --help"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; an error the user can mend is one line, without a traceback unless `--debug` is given."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]  # wherever it stands
+    if not words or (len(words) == 1 and isinstance(COMMANDS.get(words[0]), Group)):
+        words.append("--help")
+    try:
+        words = spell_out(words)
+        command, args = _find(build_parser().parse_args(words))
+        return command.run(args)
+    except argparse.ArgumentError as error:
+        return _fail(error, debug, hint=f"; see {_help_for(words)}")
+    except (ValueError, OSError) as error:
+        return _fail(error, debug)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+
+
+def _fail(error: Exception, debug: bool, *, hint: str = "") -> int:
+    if debug:
+        raise error
+    lines = str(error).splitlines()
+    # A worker process sends its whole traceback; the error itself is its last line.
+    text = lines[-1].partition(": ")[2] if lines[0].startswith("Caught ") else " ".join(line.strip() for line in lines)
+    print(f"saccade: error: {text}{hint}", file=sys.stderr)
+    return 2

@@ -1,0 +1,5 @@
+"""`python -m saccade.cli`."""
+
+from saccade.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,62 @@
+"""`saccade data …`: check a data set, or make one."""
+
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+from jsonargparse.typing import NonNegativeInt, PositiveInt
+
+from saccade.cli.command import Command, Group
+
+
+def _add_check_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, help="a folder, a .csv or .tsv table, or an archive")
+    parser.add_argument("--seed", type=NonNegativeInt, default=0, help="for splits that are drawn (default: 0)")
+    parser.add_argument("--workers", type=PositiveInt, help="files decoded at once (default: one per core)")
+    parser.add_argument("--max-pixels", type=PositiveInt, help="refuse larger images (default: 300 million)")
+    parser.add_argument("--cache", type=Path, help="where to unpack an archive (default: beside it)")
+
+
+def check_data(args: Namespace) -> int:
+    """Decode a whole data set and say what is in it; 1 if a file cannot be read."""
+    from rich.console import Console
+
+    from saccade.datasets.check import Report, examine, follow, show
+    from saccade.datasets.recognise import load
+    from saccade.images.decode import MAX_PIXELS
+
+    console = Console()
+    records = load(args.path, seed=args.seed, cache=args.cache)
+    findings = examine(records, workers=args.workers, max_pixels=args.max_pixels or MAX_PIXELS)
+    report = Report(records, tuple(follow(findings, len(records.records), console)))
+    show(report, console)
+    return 1 if report.bad() else 0
+
+
+def _add_make_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("name", type=str, help="what to make: signs, billiard, megapixel-mnist")
+    parser.add_argument("out", type=Path, help="the folder to write; a run that was stopped goes on where it was")
+    parser.add_argument("--count", type=PositiveInt, help="number of images")
+    parser.add_argument("--size", type=PositiveInt, nargs="+", help="height and width in pixels, or one for both")
+    parser.add_argument("--seed", type=NonNegativeInt, default=0, help="another seed, other images (default: 0)")
+    parser.add_argument("--workers", type=PositiveInt, help="processes (default: one per core)")
+    parser.add_argument("--source", type=Path, help="folder of the MNIST idx files, for megapixel-mnist")
+
+
+def make_data(args: Namespace) -> int:
+    """Generate a data set."""
+    from saccade.datasets.generate import make
+
+    if args.size and len(args.size) > 2:
+        raise ValueError(f"--size takes a height and a width, or one number for both; got {args.size}")
+    size = args.size and (args.size[0], args.size[-1])
+    make(args.name, args.out, count=args.count, size=size, seed=args.seed, workers=args.workers, source=args.source)
+    return 0
+
+
+DATA = Group(
+    "check or make a data set",
+    {
+        "check": Command("decode every image, count, find what is wrong", _add_check_arguments, check_data),
+        "make": Command("generate a data set", _add_make_arguments, make_data),
+    },
+)

@@ -1,0 +1,70 @@
+"""Commands on runs and recipes: `saccade recipes`, `saccade evaluate RUN`, `saccade report RUN…`."""
+
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+from saccade.cli.command import Command
+from saccade.recipes import list_recipes
+
+
+def _no_arguments(parser: ArgumentParser) -> None:
+    pass
+
+
+def show_recipes(args: Namespace) -> int:
+    """List the recipes that ship."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("recipe", "what it is", box=None)
+    for recipe in list_recipes():
+        table.add_row(recipe.name, recipe.summary)
+    Console().print(table)
+    return 0
+
+
+def _add_evaluate_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, help="a run folder, as `saccade train` made it")
+    parser.add_argument("--data", type=Path, help="other images than those of the run: a folder, table or archive")
+    parser.add_argument("--split", choices=("train", "val", "test"), default="test", help="default: test")
+
+
+def evaluate(args: Namespace) -> int:
+    """Say how good the best model of a run is on a split."""
+    from rich.console import Console
+
+    from saccade.report.run import numbers_table
+    from saccade.training.run import evaluate as run
+
+    console = Console()
+    summary = run(args.run, split=args.split, data=args.data, console=console)
+    console.print(numbers_table(summary))
+    return 0
+
+
+def _add_report_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("runs", type=Path, nargs="+", help="one run: its report; several: side by side")
+    parser.add_argument("--out", type=Path, help="where to write the page (default: in the run, or comparison.html)")
+
+
+def report(args: Namespace) -> int:
+    """Write the report of a run, or compare several."""
+    from rich.console import Console
+
+    from saccade.report.compare import compare, write_comparison
+    from saccade.report.page import write_report
+
+    console = Console()
+    if len(args.runs) == 1:
+        page = write_report(args.runs[0])
+    else:
+        console.print(compare(args.runs))
+        page = write_comparison(args.runs, args.out or Path("comparison.html"))
+    console.print(f"report: {page.absolute().as_uri()}", soft_wrap=True)
+    return 0
+
+
+RECIPES = Command("list the recipes that ship", _no_arguments, show_recipes)
+EVALUATE = Command("measure the best model of a run", _add_evaluate_arguments, evaluate)
+REPORT = Command("write a run's report, or compare runs", _add_report_arguments, report)

@@ -1,0 +1,149 @@
+"""`saccade train SOURCE`: from a recipe, or from a folder of one's own images, to a trained model and its report."""
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jsonargparse import ActionConfigFile, ArgumentParser, Namespace
+
+from saccade.cli.command import Command
+from saccade.recipes import find_recipe, list_recipes
+from saccade.training.recipe import add_recipe_arguments, as_recipe, parse_recipe
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# Flag → the key of the recipe it stands for.
+SHORT = {
+    "--k": "--model.selection.k",
+    "--patch": "--model.extraction.patch",
+    "--view_scale": "--model.view.scale",
+    "--weights": "--model.features.weights",
+    "--skip_bad": "--data.skip_bad",
+}
+
+
+def spell_out(words: Sequence[str]) -> list[str]:
+    """`train SOURCE --k 5` → `train --recipe=FILE --model.selection.k=5`: a recipe comes before what changes it.
+
+    >>> spell_out(["train", "--steps", "10", "photos", "--k=5"])
+    ['train', '--source=photos', '--given=steps,model.selection.k', '--data.path=photos', '--steps=10', \
+'--model.selection.k=5']
+    """
+    if list(words[:1]) != ["train"] or {"-h", "--help"} & set(words):
+        return list(words)
+    flags = [_spell_out_flag(flag) for flag in _join_values(words[1:])]
+    sources = [word for word in flags if not word.startswith("-")]
+    if len(sources) != 1:
+        what = f"got {', '.join(sources)}" if sources else "got none"
+        raise ValueError(f"train needs one recipe, folder of images or table, {what}: see saccade train --help")
+    recipe = find_recipe(sources[0])
+    flags.remove(sources[0])
+    given = ",".join(flag.partition("=")[0].removeprefix("--") for flag in flags)
+    begin = f"--recipe={recipe}" if recipe else f"--data.path={sources[0]}"
+    return ["train", f"--source={sources[0]}", f"--given={given}", begin, *flags]
+
+
+def _join_values(words: Sequence[str]) -> Iterator[str]:
+    """`--steps 10` → `--steps=10`: every flag of `train` takes one value."""
+    rest = iter(words)
+    for word in rest:
+        alone = word.startswith("--") and "=" not in word
+        value = next(rest, None) if alone else None
+        yield word if value is None else f"{word}={value}"
+
+
+def _spell_out_flag(flag: str) -> str:
+    name, equals, value = flag.partition("=")
+    if name.startswith("--"):
+        name = f"--{name[2:].replace('-', '_')}"  # whoever writes --view-scale means it
+    if name == "--backbone":
+        return f"--model.features={json.dumps({'name': 'backbone', 'model': value})}"
+    return f"{SHORT.get(name, name)}{equals}{value}"
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.usage = "saccade train SOURCE [--out RUN] [--k 10] [--patch 100] [--steps 1000] [--KEY VALUE …]"
+    parser.description = (
+        "SOURCE is a recipe (its name, see `saccade recipes`, or a .yaml file), or your own data: a folder with one "
+        "folder of images per class, or a table with the columns image,label[,split][,boxes]. A run that was stopped "
+        "goes on with the same command."
+    )
+    for hidden in ("--source", "--given"):
+        parser.add_argument(hidden, help=argparse.SUPPRESS)
+    parser.add_argument("--recipe", action=ActionConfigFile, help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help="the run folder (default: runs/NAME)")
+    parser.add_argument("--k", help="patches to look at")
+    parser.add_argument("--patch", help="side of a patch in pixels, or [height, width]")
+    parser.add_argument("--view_scale", help="size of the scorer's view relative to the image")
+    parser.add_argument("--backbone", help="feature network: the name of a timm model")
+    parser.add_argument("--weights", help="its weights, a .safetensors file with timm's key names")
+    parser.add_argument("--skip_bad", help="true: leave out files that cannot be read instead of stopping there")
+    add_recipe_arguments(parser)
+
+
+def train(args: Namespace) -> int:
+    """Train, or go on; 130 if the user stopped it."""
+    from rich.console import Console
+
+    from saccade.training.check import check_recipe
+    from saccade.training.checkpoints import Stopped
+    from saccade.training.run import train as run
+
+    console = Console()
+    out = args.out or Path("runs") / run_name(args.source)
+    recipe = as_recipe(args if args.recipe else _complete(args, out, console))
+    check_recipe(recipe)
+    try:
+        run(recipe, out, console=console)
+    except Stopped as stopped:
+        console.print(f"{stopped}; all is saved in {out}, and the same command goes on from there")
+        return 130
+    return 0
+
+
+def run_name(source: str) -> str:
+    """A name for the run of a source: `signs/perturbed` → signs-perturbed, `~/photos/labels.csv` → photos.
+
+    >>> [run_name(source) for source in ("~/photos/labels.csv", "photos.zip", "my/photos/")]
+    ['photos', 'photos', 'photos']
+    """
+    if source in {recipe.name for recipe in list_recipes()}:
+        return source.replace("/", "-")
+    path = Path(source)
+    return path.absolute().parent.name if path.stem == "labels" else path.stem
+
+
+def _complete(args: Namespace, out: Path, console: "Console") -> Namespace:
+    """On one's own data: what was not given is chosen from the images, and told with the reason."""
+    from saccade.training.data import open_records
+    from saccade.training.defaults import propose, sample_sizes
+
+    given = {key: _get(args, key) for key in args.given.split(",") if key not in ("", "out")}
+    begun = out / "recipe.yaml"
+    if begun.is_file():  # a run that goes on keeps what was chosen when it began
+        values = parse_recipe(begun)
+        for key, value in given.items():
+            _put(values, key, value)
+        return values
+    records = open_records(as_recipe(args).data, seed=args.seed)
+    for choice in propose(records, seen=sample_sizes(records), given=given):
+        _put(args, choice.key, choice.value)
+        console.print(f"[bold]{choice.key}[/bold] {choice.value}: {choice.reason}", highlight=False)
+    return args
+
+
+def _get(values: Any, key: str) -> Any:
+    for name in key.split("."):
+        values = values[name]
+    return values
+
+
+def _put(values: Any, key: str, value: Any) -> None:
+    *parents, last = key.split(".")
+    (_get(values, ".".join(parents)) if parents else values)[last] = value
+
+
+TRAIN = Command("train a model by a recipe or on your own images", _add_arguments, train)

@@ -1,0 +1,75 @@
+"""What a model says of each image, one row per image: the one table behind every number, plot and warning."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, distributed, nn
+
+from saccade.datasets.dataset import Batch, unit_range
+from saccade.evaluation.looking import HIT, best_overlap
+
+
+class Predictions(NamedTuple):
+    """A row per image. Where something does not apply (no boxes, no scorer), it is NaN.
+
+    index:   the image's place in its data set.
+    hit:     the share of its boxes that a chosen patch shows; overlap the mean over its boxes (see `looking`).
+    entropy: of the softmax of its raw scores, divided by that of equal scores, log N: 0 sure of one place, 1 of none.
+    centres: x and y of the chosen patches relative to the image's width and height.
+    """
+
+    index: Int[Tensor, " n"]
+    label: Int[Tensor, " n"]
+    logits: Float[Tensor, "n L"]
+    hit: Float[Tensor, " n"]
+    overlap: Float[Tensor, " n"]
+    entropy: Float[Tensor, " n"]
+    centres: Float[Tensor, "n K 2"]
+
+
+def join(parts: Sequence[Predictions]) -> Predictions:
+    """Predictions one after the other, in the order of the data set."""
+    whole = Predictions(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    order = whole.index.argsort()
+    return Predictions(*(column[order] for column in whole))
+
+
+@torch.no_grad()
+def predict_batch(model: nn.Module, batch: Batch) -> Predictions:
+    """What `model` says of a batch; images of different sizes are looked at without their padding.
+
+    So an answer does not depend on which other images happened to be in the batch.
+    """
+    parts = []
+    for height, width in batch.size.unique(dim=0).tolist():
+        rows = (batch.size == batch.size.new_tensor([height, width])).all(dim=1).nonzero().flatten()
+        output = model(unit_range(batch.image[rows, :, :height, :width]))
+        boxes = [batch.boxes[row] for row in rows.tolist()]
+        parts.append(_rows(batch.index[rows], batch.label[rows], output, boxes, (height, width)))
+    return join(parts)
+
+
+def _rows(index: Tensor, label: Tensor, output: Any, boxes: Sequence[Tensor], size: tuple[int, int]) -> Predictions:
+    logits = output.logits.float()
+    unknown = torch.full_like(logits[:, 0], torch.nan)
+    if not hasattr(output, "boxes"):
+        return Predictions(index, label, logits, unknown, unknown, unknown, logits.new_zeros(len(logits), 0, 2))
+    overlaps = [best_overlap(chosen, drawn.to(chosen)) for chosen, drawn in zip(output.boxes, boxes, strict=True)]
+    hit = torch.stack([(overlap >= HIT).float().mean() for overlap in overlaps])  # the mean of nothing is NaN
+    overlap = torch.stack([overlap.mean() for overlap in overlaps])
+    log_p = output.raw_scores.float().log_softmax(dim=1)
+    entropy = -(log_p.exp() * log_p).sum(dim=1) / torch.log(log_p.new_tensor(log_p.shape[1]))
+    centres = (output.boxes[..., :2] + output.boxes[..., 2:]) / (2 * output.boxes.new_tensor([size[1], size[0]]))
+    return Predictions(index, label, logits, hit, overlap, entropy, centres)
+
+
+def gather(parts: Sequence[Predictions]) -> Predictions:
+    """The parts of all processes as one table, the same in each; alone, just the parts joined."""
+    parts = [Predictions(*(column.cpu() for column in part)) for part in parts]
+    if distributed.is_available() and distributed.is_initialized():
+        everyone: list[Any] = [None] * distributed.get_world_size()
+        distributed.all_gather_object(everyone, parts)  # of any length: a process may have had no image
+        parts = [part for theirs in everyone for part in theirs]
+    return join(parts)

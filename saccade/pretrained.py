@@ -1,0 +1,47 @@
+"""A trained model as a folder: `config.json` and `model.safetensors`, readable without this library."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from safetensors.torch import load_model, save_model
+from torch import nn
+
+from saccade.config import ModelConfig
+
+System = TypeVar("System", bound="Pretrained")
+
+
+class Pretrained(nn.Module):
+    """What every system can do: be written to a folder and come back."""
+
+    config: ModelConfig
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write `config.json` and `model.safetensors` into `folder`; each appears whole or not at all."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        weights, config = folder / "model.safetensors.part", folder / "config.json.part"
+        save_model(self, str(weights))
+        config.write_text(self.config.to_json())
+        for part in (weights, config):
+            os.replace(part, part.with_suffix(""))
+
+    @classmethod
+    def from_pretrained(cls: type[System], folder: str | Path) -> System:
+        """The model that `save_pretrained` wrote, in evaluation mode."""
+        config = read_config(folder)
+        # The weights are all in the folder: neither a hub nor the file they once started from is asked again.
+        features = {k: v for k, v in config.features.items() if k not in ("pretrained", "weights")}
+        model = cls(replace(config, features=features))  # pyright: ignore[reportCallIssue]
+        load_model(model, str(Path(folder) / "model.safetensors"))
+        return model.eval()
+
+
+def read_config(folder: str | Path) -> ModelConfig:
+    """The config of a model that `save_pretrained` wrote."""
+    for name in ("config.json", "model.safetensors"):
+        if not (Path(folder) / name).is_file():
+            raise FileNotFoundError(f"no {name} in {folder}: expected a folder written by save_pretrained")
+    return ModelConfig.from_json((Path(folder) / "config.json").read_text())

@@ -1,0 +1,76 @@
+"""Which images a report shows, and what the model sees in them."""
+
+from collections.abc import Sequence
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from saccade.datasets.dataset import ImageDataset
+from saccade.datasets.recognise import load
+from saccade.datasets.records import Box, Record, Records
+from saccade.images.decode import MAX_PIXELS
+from saccade.report.look import Seen, look_at
+from saccade.report.run import Answer, Answers, Run
+from saccade.systems import load_model
+
+
+def confident_mistakes(answers: Answers, count: int) -> list[Answer]:
+    """Wrong answers, the surest first."""
+    return sorted((row for row in answers.rows if not row.right), key=lambda row: -row.confidence)[:count]
+
+
+def typical_successes(answers: Answers, count: int) -> list[Answer]:
+    """Right answers of as many classes as possible; in each class those of middling confidence first."""
+    ranked = []
+    for name in answers.classes:
+        rows = sorted((r for r in answers.rows if r.right and r.label == name), key=lambda row: row.confidence)
+        middle = (len(rows) - 1) / 2
+        ranked.append([rows[place] for place in sorted(range(len(rows)), key=lambda place: abs(place - middle))])
+    return [row for row in chain(*zip_longest(*ranked)) if row is not None][:count]
+
+
+def of_class(answers: Answers, name: str, count: int) -> list[Answer]:
+    """Some images of a class, from all over the split, whatever the answer was."""
+    rows = [row for row in answers.rows if row.label == name]
+    return [rows[place * len(rows) // count] for place in range(count)] if len(rows) > count else rows
+
+
+class Examiner(NamedTuple):
+    """The best model of a run, and what is needed to show it an image as it saw it in the evaluation."""
+
+    model: Any
+    root: Path
+    resize: tuple[int, int] | None
+    max_pixels: int
+    boxes: dict[Path, tuple[Box, ...]]
+
+    def see(self, answer: Answer) -> Seen:
+        """What the model sees; `BadImage` if the file is gone."""
+        path = self.root / answer.image  # which is the image itself if its path is absolute
+        record = Record(path, answer.label, "test", self.boxes.get(path, ()))
+        records = Records(self.root, (answer.label,), (record,))
+        sample = ImageDataset(records, resize=self.resize, max_pixels=self.max_pixels)[0]
+        return look_at(self.model, sample.image, sample.boxes)
+
+
+def open_examiner(run: Run) -> Examiner:
+    """The examiner of a run; the error of a model that cannot be loaded is left to the caller."""
+    data = run.recipe.get("data") or {}
+    root = Path(data.get("path") or ".")
+    resize = data.get("resize")
+    return Examiner(
+        model=load_model(run.folder / "best"),
+        root=root if root.is_dir() else root.parent,
+        resize=resize and (int(resize[0]), int(resize[1])),
+        max_pixels=data.get("max_pixels") or MAX_PIXELS,
+        boxes=_known_boxes(root, data.get("options") or {}) if data.get("path") else {},
+    )
+
+
+def _known_boxes(path: Path, options: dict[str, Any]) -> dict[Path, tuple[Box, ...]]:
+    # A report is drawn wherever its run lies; without the data set it only lacks the dashed boxes.
+    try:
+        records: Sequence[Record] = load(path, **options).records
+    except (ValueError, OSError):
+        return {}
+    return {record.image: record.boxes for record in records if record.boxes}

@@ -1,0 +1,130 @@
+"""A run → the numbers people ask for first, each with how far it can be trusted."""
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from saccade.evaluation import wilson_interval
+from saccade.report import intervals
+from saccade.report.intervals import Estimate
+from saccade.report.run import Answers, Run
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SHARES = ("balanced_accuracy", "average_precision", "hit_rate", "overlap")
+
+
+class Number(NamedTuple):
+    """A share in [0, 1], its name and what it means."""
+
+    name: str
+    estimate: Estimate
+    meaning: str
+
+
+class Cost(NamedTuple):
+    """What an answer and the training took; NaN where nobody measured it. Pixels are those of one image."""
+
+    milliseconds: float
+    image_pixels: float
+    view_pixels: float
+    patch_pixels: float
+    minutes: float
+    images_seen: int
+    parameters: float
+
+
+def headline(answers: Answers) -> list[Number]:
+    """Accuracy first; where the model looked only if the data has boxes."""
+    right = np.array([row.right for row in answers.rows])
+    number = {name: place for place, name in enumerate(answers.classes)}
+    label = np.array([number[row.label] for row in answers.rows])
+    numbers = [
+        Number("accuracy", intervals.share(right), "of the answers are right"),
+        Number("balanced accuracy", intervals.mean_of_shares(right, label), "are right in the mean over classes"),
+        Number(
+            "average precision",
+            intervals.average_precision(np.array([row.probabilities for row in answers.rows]), label),
+            "area under precision against recall, in the mean over classes",
+        ),
+    ]
+    looked = {
+        "hit rate": ([row.hit for row in answers.rows], "of the boxes of an image are shown by a chosen patch"),
+        "overlap": ([row.overlap for row in answers.rows], "of a box is seen in the patch that shows it best"),
+    }
+    for name, (column, meaning) in looked.items():
+        values = np.array(column)
+        if not np.isnan(values).all():
+            numbers.append(Number(name, intervals.mean(values[~np.isnan(values)]), meaning))
+    return numbers
+
+
+def cost(run: Run) -> Cost:
+    """What the run's model and training took, as far as it is known."""
+    evaluation = run.evaluations.get(run.split or "", {})
+    pixels = evaluation.get("pixels", {})
+    seconds = run.facts.get("seconds_of_training")
+    return Cost(
+        milliseconds=evaluation.get("milliseconds_per_image", math.nan),
+        image_pixels=pixels.get("image", math.nan),
+        view_pixels=pixels.get("view", math.nan),
+        patch_pixels=pixels.get("patches", math.nan),
+        minutes=math.nan if seconds is None else seconds / 60,
+        images_seen=run.steps_done * int(run.recipe.get("batch", 1)),
+        parameters=run.facts.get("parameters", math.nan),
+    )
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """A share as people write it; "–" if there is none. Only a perfect one is called 100%.
+
+    >>> percent(0.9876), percent(0.9999), percent(1.0), percent(math.nan)
+    ('98.8%', '99.9%', '100%', '–')
+    """
+    if math.isnan(value):
+        return "–"
+    if value >= 1:
+        return "100%"
+    return f"{min(round(100 * value, digits), 100 - 10**-digits):.{digits}f}%"
+
+
+def with_interval(estimate: Estimate) -> str:
+    """A share and its 95% interval, in few letters.
+
+    >>> with_interval(Estimate(0.98, 0.93, 0.9945))
+    '98.0% (93.0–99.5)'
+    """
+    if math.isnan(estimate.low):
+        return percent(estimate.value)
+    return f"{percent(estimate.value)} ({interval(estimate)})"
+
+
+def interval(estimate: Estimate) -> str:
+    """The two ends in percent, without the sign."""
+    return f"{100 * max(estimate.low, 0):.1f}–{100 * min(estimate.high, 1):.1f}"
+
+
+def amount(value: float, unit: str = "", digits: int = 0) -> str:
+    """A number with thousands apart, or "–"."""
+    return "–" if math.isnan(value) else f"{value:,.{digits}f}{unit}"
+
+
+def numbers_table(summary: dict[str, Any]) -> "Table":
+    """An evaluation's summary (`evaluation/<split>.json`) for a terminal; the accuracy with its interval."""
+    from rich.table import Table
+    from rich.text import Text
+
+    count, table = int(summary["images"]), Table(box=None, show_header=False, pad_edge=False)
+    for name, value in summary.items():
+        if isinstance(value, str | int):
+            table.add_row(name, f"{value:,}" if isinstance(value, int) else Text(value))
+        elif name == "accuracy":
+            ends = wilson_interval(round(value * count), count)
+            table.add_row(name, with_interval(Estimate(value, *ends)))
+        elif isinstance(value, float):
+            table.add_row(name.replace("_", " "), percent(value) if name in SHARES else f"{value:.4g}")
+    pixels = {name: f"{part:,.0f}" for name, part in summary.get("pixels", {}).items()}
+    table.add_row("pixels", ", ".join(f"{part} in the {name}" for name, part in pixels.items()))
+    return table

@@ -1,0 +1,163 @@
+"""`Look` → a picture for people: the score map over the image, the chosen boxes, the patches at the side, the answer.
+
+    figure = overlay(look, Caption("70", 0.98, truth="70"))
+    figure.savefig("where_it_looked.png", dpi=200)
+
+The picture and its patches are laid out flush, whatever their shapes.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+from jaxtyping import Float, Int, UInt8
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
+from PIL import Image
+
+from saccade.report.layout import WIDTH_IN, arrange, place_badges
+from saccade.report.look import Look
+
+CAPTION_IN = 0.42
+MAX_CROPS = 16  # more would be too small to see
+SHOWN_PX = 2000  # longest side of the picture as drawn
+SMALL_PX = 600  # below it, pixels would show as squares
+RIGHT, WRONG, NEUTRAL = "#1a7f37", "#c62828", "#333333"
+CHOSEN, TRUTH = "white", "#00e5ff"
+COLOUR_MAP = "inferno"
+
+
+class Caption(NamedTuple):
+    """The answer: green if it is true, red if not, dark if nobody knows."""
+
+    predicted: str
+    confidence: float
+    truth: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The answer in words.
+
+        >>> Caption("50", 0.871, truth="70").text
+        '✗ 50 (87% sure), but it is 70'
+        """
+        said = f"{self.predicted} ({_percent(self.confidence)} sure)"
+        if self.truth is None:
+            return said
+        return f"✓ {said}" if self.truth == self.predicted else f"✗ {said}, but it is {self.truth}"
+
+    @property
+    def colour(self) -> str:
+        """Green, red or dark."""
+        return NEUTRAL if self.truth is None else RIGHT if self.truth == self.predicted else WRONG
+
+
+def overlay(look: Look, caption: Caption | None = None, *, width_in: float = WIDTH_IN) -> Figure:
+    """A figure of where the model looked. Without a caption there is no text outside of the pictures.
+
+    Letters and lines have a size of their own: on fewer inches they are larger relative to the picture.
+    """
+    crops = look.crops[:MAX_CROPS]
+    layout = arrange(look.size, crops.shape[1:3], len(crops), width_in=width_in)
+    room = CAPTION_IN if caption else 0.0
+    width, height = layout.size[0], layout.size[1] + room
+    figure = Figure(figsize=(width, height), facecolor="white" if caption else "none")
+    axes = _add_axes(figure, layout.picture, look.size)
+    _draw_picture(axes, look, layout.picture[2])
+    for number, (crop, place) in enumerate(zip(crops, layout.crops, strict=True)):
+        axes = _add_axes(figure, place, crop.shape[:2])
+        axes.imshow(crop, extent=_whole(crop.shape[:2]), interpolation="bicubic", aspect="auto")
+        if number < len(look.values):
+            _badge(axes, (0, 0), f" {number + 1}  {look.values[number]:.2f}", ha="left", va="top")
+    if caption:
+        _write_caption(figure, caption, truth=len(look.truth) > 0)
+    return figure
+
+
+def _add_axes(figure: Figure, place: Sequence[float], size: Sequence[int]) -> Axes:
+    (width, height), (left, bottom, wide, high) = figure.get_size_inches(), place
+    axes = figure.add_axes((left / width, bottom / height, wide / width, high / height))
+    axes.set_axis_off()
+    axes.set(xlim=(0, size[1]), ylim=(size[0], 0))
+    return axes
+
+
+def _whole(size: Sequence[int]) -> tuple[float, float, float, float]:
+    return 0.0, float(size[1]), float(size[0]), 0.0
+
+
+def _draw_picture(axes: Axes, look: Look, width_in: float) -> None:
+    small = max(look.size) < SMALL_PX
+    smooth = "bicubic" if small else "antialiased"
+    axes.imshow(_shrink(look.image), extent=_whole(look.size), interpolation=smooth, aspect="auto")
+    if look.scores.size:
+        left, top, right, bottom = look.extent
+        axes.imshow(heat(look.scores), extent=(left, right, bottom, top), interpolation="bilinear", aspect="auto")
+    _set_limits(axes, look.size)
+    for box, strength in zip(look.boxes, look.strength, strict=True):
+        if strength > 0.02:
+            _draw_box(axes, box, CHOSEN, alpha=float(strength))
+    for box in look.truth:
+        _draw_box(axes, box, TRUTH, linestyle=(0, (3, 2)))
+    numbered = look.boxes[: min(len(look.values), MAX_CROPS)]
+    for number, (x, y) in enumerate(place_badges(numbered, look.truth, look.size, look.size[1] / width_in)):
+        _lead(axes, (x, y), numbered[number])
+        _badge(axes, (x, y), str(number + 1), ha="center", va="center")
+
+
+def _set_limits(axes: Axes, size: Sequence[int]) -> None:
+    axes.set(xlim=(0, size[1]), ylim=(size[0], 0))  # imshow sets its own
+
+
+def heat(scores: Float[np.ndarray, "rows cols"]) -> Float[np.ndarray, "rows cols 4"]:
+    """Scores in [0, 1] as colours: brighter is higher, and low ones let the image through."""
+    scores = np.nan_to_num(scores).clip(0, 1)
+    colours = matplotlib.colormaps[COLOUR_MAP](0.15 + 0.8 * scores)
+    colours[..., 3] = 0.75 * scores**2
+    return colours
+
+
+def _shrink(image: UInt8[np.ndarray, "h w 3"]) -> UInt8[np.ndarray, "a b 3"]:
+    picture = Image.fromarray(image)
+    picture.thumbnail((SHOWN_PX, SHOWN_PX), Image.Resampling.BOX)
+    return np.asarray(picture)
+
+
+def _draw_box(axes: Axes, box: Int[np.ndarray, "4"], colour: str, **style: Any) -> None:
+    left, top, right, bottom = (int(edge) for edge in box)
+    # A dark rim, for a white line on a white wall.
+    rim = [withStroke(linewidth=3.0, foreground="black")]
+    axes.add_patch(
+        Rectangle(
+            (left, top), right - left, bottom - top, fill=False, edgecolor=colour, lw=1.4, path_effects=rim, **style
+        )
+    )
+
+
+def _lead(axes: Axes, spot: tuple[float, float], box: Int[np.ndarray, "4"]) -> None:
+    """A thin line from a number to the nearest point of its box."""
+    near = (min(max(spot[0], box[0]), box[2]), min(max(spot[1], box[1]), box[3]))
+    axes.plot(*zip(spot, near, strict=True), color="black", lw=0.8, alpha=0.75, clip_on=True)
+
+
+def _badge(axes: Axes, spot: tuple[float, float], text: str, *, ha: str, va: str) -> None:
+    box = {"boxstyle": "square,pad=0.15", "facecolor": "black", "edgecolor": "none", "alpha": 0.75}
+    axes.text(*spot, text, ha=ha, va=va, fontsize=7.5, color="white", bbox=box, clip_on=True)
+
+
+def _write_caption(figure: Figure, caption: Caption, *, truth: bool) -> None:
+    width, height = figure.get_size_inches()
+    y, side = 1 - CAPTION_IN / 2 / height, 0.08 / width
+    key = "dashed: where it is" if truth else ""
+    figure.text(1 - side, y, key, va="center", ha="right", fontsize=9, color=NEUTRAL)
+    # About 0.0095 inches to a letter and point: long names of classes get small letters.
+    fontsize = min(13.0, (width - 0.3 - 0.075 * len(key)) / (0.0095 * len(caption.text)))
+    figure.text(side, y, caption.text, va="center", fontsize=fontsize, weight="bold", color=caption.colour)
+
+
+def _percent(share: float) -> str:
+    return f"{math.floor(100 * share)}%" if share < 1 else "100%"

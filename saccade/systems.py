@@ -1,0 +1,27 @@
+"""Whole models by name: a system is built from a `ModelConfig`, gives an output with logits, and has a loss."""
+
+from pathlib import Path
+from typing import Any
+
+from saccade.baselines import CNN
+from saccade.config import ModelConfig
+from saccade.model import PatchSelectionModel
+from saccade.pretrained import Pretrained, read_config
+
+SYSTEMS: dict[str, Any] = {"patch_selection": PatchSelectionModel, "cnn": CNN}
+
+
+def build_model(config: ModelConfig) -> Pretrained:
+    """The model that `config` describes."""
+    return _system(config.system)(config)
+
+
+def load_model(folder: str | Path) -> Pretrained:
+    """The model in `folder`, of whichever system, in evaluation mode."""
+    return _system(read_config(folder).system).from_pretrained(folder)
+
+
+def _system(name: str) -> Any:
+    if name not in SYSTEMS:
+        raise ValueError(f"unknown system {name!r}: expected one of {', '.join(SYSTEMS)}")
+    return SYSTEMS[name]

@@ -1,0 +1,90 @@
+"""A recipe's values, looked at before anything is built: each refusal names the key, the value and what to write.
+
+Types, names and unknown keys are the parser's business, options of a model's parts that of their constructors. This
+module imports no torch.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from saccade.training.recipe import Recipe
+
+
+class _Rule(NamedTuple):
+    keys: str  # separated by spaces
+    accepts: Callable[[Any], bool]
+    expected: str
+
+
+RULES = (
+    _Rule("steps batch devices nodes", lambda value: value >= 1, "at least 1"),
+    _Rule("seed warm_up.steps data.workers", lambda value: value >= 0, "0 or more"),
+    _Rule("data.max_pixels", lambda value: value >= 1, "at least 1"),
+    _Rule(
+        "data.resize",
+        lambda value: min(value) >= 1,
+        "a height and a width of at least one pixel, such as [960, 1280]",
+    ),
+    _Rule("warm_up.lr optimiser.lr optimiser.scorer_lr", lambda value: 0 < value < math.inf, "a number above 0"),
+    _Rule(
+        "optimiser.clip_value optimiser.clip_norm",
+        lambda value: 0 < value < math.inf,
+        "a number above 0, or null for no clipping",
+    ),
+    _Rule("optimiser.weight_decay", lambda value: 0 <= value < math.inf, "0 or more"),
+    _Rule("optimiser.momentum", lambda value: 0 <= value < 1, "0 or more and below 1"),
+    _Rule("schedule.factor", lambda value: 0 < value < math.inf, "a number above 0"),
+    _Rule("optimiser.scorer_start optimiser.scorer_rise", lambda value: 0 <= value <= 1, "a share from 0 to 1"),
+    _Rule("schedule.warm_up", lambda value: 0 <= value < 1, "a share of the steps, 0 or more and below 1"),
+    _Rule(
+        "schedule.milestones",
+        lambda value: all(a < b for a, b in zip((0, *value), (*value, 1), strict=True)),
+        "ascending shares of the steps between 0 and 1, such as [0.6, 0.8]",
+    ),
+)
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Refuse what cannot be trained with a ValueError.
+
+    >>> check_recipe(Recipe(steps=0))
+    Traceback (most recent call last):
+    ValueError: steps is 0: expected at least 1
+    """
+    for rule in RULES:
+        for key in rule.keys.split():
+            value = _get(recipe, key)
+            if value is not None and not rule.accepts(value):
+                raise ValueError(f"{key} is {_show(value)}: expected {rule.expected}")
+    _check_together(recipe)
+
+
+def _check_together(recipe: Recipe) -> None:
+    processes = recipe.devices * recipe.nodes
+    if recipe.batch % processes:
+        more = math.ceil(recipe.batch / processes) * processes
+        raise ValueError(
+            f"batch is {recipe.batch}: expected a multiple of {processes}, one share for each of {recipe.devices} "
+            f"devices on {recipe.nodes} nodes, such as {more}"
+        )
+    if recipe.validate_every is not None and not 1 <= recipe.validate_every <= recipe.steps:
+        raise ValueError(
+            f"validate_every is {recipe.validate_every}: expected at least 1 and at most the {recipe.steps} steps"
+        )
+    decay = recipe.optimiser
+    if decay.independent_decay and decay.weight_decay >= 1:
+        raise ValueError(
+            f"optimiser.weight_decay is {decay.weight_decay:g}: expected below 1 with independent_decay, which takes "
+            "that share of every weight away at each step; the paper has 1e-4"
+        )
+
+
+def _get(tree: Any, key: str) -> Any:
+    for name in key.split("."):
+        tree = getattr(tree, name)
+    return tree
+
+
+def _show(value: Any) -> str:
+    return str(list(value)) if isinstance(value, tuple) else str(value)

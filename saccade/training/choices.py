@@ -1,0 +1,104 @@
+"""What a default may depend on, and what it is: a value with its reason. See `defaults`."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from saccade.datasets.records import Records
+
+Size = tuple[int, int]
+
+# A few images with this many times fewer or more pixels than most are more likely a mistake than meant.
+ODD_FACTOR, ODD_SHARE = 16, 0.02
+
+
+class Choice(NamedTuple):
+    """A value of the recipe, `key` with dots, and why it was chosen."""
+
+    key: str
+    value: Any
+    reason: str
+
+
+class Images(NamedTuple):
+    """What sizes say: one that stands for all, those to fit, and the few that are of another kind altogether."""
+
+    typical: Size
+    ordinary: tuple[Size, ...]
+    odd: tuple[Size, ...]
+
+    @property
+    def shortest(self) -> int:
+        """The shortest side of the ordinary images."""
+        return min(min(size) for size in self.ordinary)
+
+    @property
+    def largest(self) -> Size:
+        """The size with the most pixels."""
+        return max((*self.ordinary, *self.odd), key=math.prod)
+
+
+def look_at(seen: Sequence[Size]) -> Images:
+    """Sort sizes (height, width) into the typical, the ordinary and the odd.
+
+    >>> look_at([(100, 100)] * 98 + [(90, 100), (9, 9)])
+    Images(typical=(100, 100), ordinary=((90, 100), (100, 100)), odd=((9, 9),))
+    """
+    typical = sorted(seen, key=math.prod)[len(seen) // 2]
+    odd = [size for size in seen if not 1 / ODD_FACTOR <= math.prod(size) / math.prod(typical) <= ODD_FACTOR]
+    if len(odd) > ODD_SHARE * len(seen):
+        odd = []
+    return Images(typical, tuple(sorted({size for size in seen if size not in odd})), tuple(odd))
+
+
+class Known(NamedTuple):
+    """All that a choice may depend on; `values` are those the user gave and those chosen so far, by dotted key."""
+
+    records: Records
+    images: Images
+    values: dict[str, Any]
+    within_reach: Callable[[str], bool]
+
+    @property
+    def selects(self) -> bool:
+        """Whether the system chooses patches at all."""
+        return self.values.get("model.system", "patch_selection") == "patch_selection"
+
+    @property
+    def patch(self) -> Size:
+        """Height and width of the patches."""
+        patch = self.values["model.extraction.patch"]
+        return (patch, patch) if isinstance(patch, int) else (patch[0], patch[1])
+
+    @property
+    def k(self) -> int:
+        """How many patches are looked at."""
+        return self.values.get("model.selection.k", 1)
+
+    @property
+    def training_images(self) -> int:
+        """How many there are."""
+        return sum(self.records.counts()["train"].values())
+
+    def options(self, stage: str) -> dict[str, Any]:
+        """What the user said of one stage of the model."""
+        prefix = f"model.{stage}."
+        return {key.removeprefix(prefix): value for key, value in self.values.items() if key.startswith(prefix)}
+
+
+def show(size: Size) -> str:
+    """Height and width to read.
+
+    >>> show((960, 1280))
+    '960×1280'
+    """
+    return f"{size[0]}×{size[1]}"
+
+
+def percent(share: float) -> str:
+    """A share to read.
+
+    >>> percent(0.0964), percent(0.0017)
+    ('10%', '0.2%')
+    """
+    return f"{100 * share:.0f}%" if share >= 0.01 else f"{100 * share:.1g}%"

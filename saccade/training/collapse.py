@@ -1,0 +1,262 @@
+"""Is the run still learning, or has it collapsed? Said in plain words, with what to try.
+
+    validation ─ Predictions ─▶ `take_snapshot` ─ Snapshot ─▶ history ─ `examine` ─▶ findings
+
+A young model does most of what a collapsed one does: it names one class, looks anywhere, at all images alike. So a
+finding needs several validations in a row, some way into training, and an answer that is no better for it. What a model
+does while its answers are good, or while its patches hit the boxes, is its own business.
+
+Messages name keys of the recipe, which are also flags: `optimiser.lr` is `--optimiser.lr`.
+"""
+
+import csv
+import logging
+import math
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.trainer.states import TrainerFn
+
+from saccade.training.snapshot import Snapshot, find_places, take_snapshot
+
+log = logging.getLogger("saccade")
+
+KEPT = 5  # snapshots that are looked back at
+EARLY = 5  # validations after which the scorer's gradient is not "early" any more
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong; `kind` is its short name."""
+
+    kind: str
+    message: str
+
+
+class Rule(NamedTuple):
+    """Something is wrong if it `holds` for the last `count` validations and a share `after` of the steps is done."""
+
+    count: int
+    after: float
+    holds: Callable[[Snapshot], bool]
+    message: Callable[[Snapshot], str]
+
+
+def examine(history: Sequence[Snapshot]) -> list[Finding]:
+    """What is wrong now, given the latest snapshots, the newest last; empty for a healthy run."""
+    if not history:
+        return []
+    now = history[-1]
+    findings = [] if now.finite else [NOT_FINITE]
+    if now.images < 8:  # too few to tell anything from
+        return findings
+    return findings + [Finding(kind, rule.message(now)) for kind, rule in RULES.items() if _breaks(history, rule)]
+
+
+def _breaks(history: Sequence[Snapshot], rule: Rule) -> bool:
+    late_enough = len(history) >= rule.count and history[-1].progress >= rule.after
+    return late_enough and all(map(rule.holds, history[-rule.count :]))
+
+
+def _hits(snapshot: Snapshot) -> str:
+    return "" if math.isnan(snapshot.hit_rate) else f"; {snapshot.hit_rate:.0%} of the boxes are hit"
+
+
+NOT_FINITE = Finding(
+    "not finite",
+    "the loss is not a number any more, so the weights are probably lost. Start again from a checkpoint before this "
+    "step. Try a lower optimiser.lr, a longer schedule.warm_up, optimiser.clip_norm 1, or precision 32-true.",
+)
+
+RULES = {
+    # Skill, because where most images are of one class a good model names it often too.
+    "one class": Rule(
+        3,
+        0.15,
+        lambda s: s.favourite_share >= 0.98 and s.skill < 0.1,
+        lambda s: (
+            f"{s.favourite_share:.0%} of the validation images are said to be {s.favourite!r}, although their labels "
+            "differ. Try a lower optimiser.lr or a longer schedule.warm_up; if one class is much more frequent than "
+            "the others, class_weights true and best_by balanced_accuracy."
+        ),
+    ),
+    # A good scorer may be as sure: only the order of scores matters, not their scale.
+    "one place": Rule(
+        2,
+        0.1,
+        lambda s: s.entropy < 0.1 and s.fails and (s.guesses or s.hit_rate < 0.5),
+        lambda s: (
+            f"the scorer is sure of one place in each image (relative entropy {s.entropy:.2f}), and it is the wrong "
+            f"one{_hits(s)}. Other places get no gradient any more. Try a larger loss.entropy_coefficient, a lower "
+            "optimiser.scorer_lr or scorer_start, a larger model.selection.sigma, or warm_up.steps 300."
+        ),
+    ),
+    # Equal scores prove nothing either: an entropy bonus pulls those of a good scorer together as well. A scorer has
+    # not learnt if its scores are equal and nothing came of its choices: a third into the run answers are guesses, and
+    # boxes, if there are any, are missed. That choices change between validations would prove less: they do while a
+    # scorer learns, and stay when it gets no gradient at all.
+    "no opinion": Rule(
+        5,
+        0.3,
+        lambda s: s.entropy > 0.99 and s.guesses and s.fails,
+        lambda s: (
+            f"after {s.progress:.0%} of the steps all places still score the same (relative entropy {s.entropy:.3f}) "
+            f"and answers are guesses{_hits(s)}. The scorer has not learnt where to look. Try warm_up.steps 300, a "
+            "smaller loss.entropy_coefficient, a higher optimiser.scorer_lr, or a larger model.view.scale if the view "
+            "is too small to show what matters."
+        ),
+    ),
+    # If evidence always lies in one place, looking there is right, and answers or hits show it.
+    "same place": Rule(
+        3,
+        0.15,
+        lambda s: s.agreement > 0.95 and s.by_chance < 0.5 and s.fails,
+        lambda s: (
+            f"the chosen patches are the same for every image: on average {s.agreement:.0%} of the images share a "
+            f"place{_hits(s)}. Try warm_up.steps 300, a lower optimiser.scorer_lr, a larger model.selection.sigma, or "
+            "a data.augmentation that shifts."
+        ),
+    ),
+    # Large patches are near a border wherever they are, so the share is compared with that of all candidates.
+    "edge": Rule(
+        3,
+        0.15,
+        lambda s: s.at_edge > 0.75 and s.edge_by_chance < s.at_edge / 2 and s.fails,
+        lambda s: (
+            f"{s.at_edge:.0%} of the chosen patches hug an edge of the image, where {s.edge_by_chance:.0%} of the "
+            f"candidates are{_hits(s)}. Try warm_up.steps 300, a data.augmentation that shifts, model.extraction."
+            "geometry aligned, and see whether the images have a frame that could be cropped."
+        ),
+    ),
+    # Gradients also end with the noise, which is as planned, and with the loss, which is as hoped.
+    "no gradient": Rule(
+        2,
+        0.1,
+        lambda s: s.gradient < 1e-3 and s.sigma > 0.25 and s.fails,
+        lambda s: (
+            f"the scorer's gradient has vanished ({s.gradient:.1e} of what it was at first) before it learnt where to "
+            f"look{_hits(s)}. Try a larger model.selection.sigma, a larger loss.entropy_coefficient, or a lower "
+            "optimiser.scorer_lr."
+        ),
+    ),
+}
+
+
+class CollapseWatch(Callback):
+    """Looks at every validation, says what is wrong once until it has gone away, and notes it in `warnings.csv`."""
+
+    def __init__(self, folder: str | Path):
+        self.path = Path(folder) / "warnings.csv"
+        self.history: list[Snapshot] = []
+        self.active: set[str] = set()
+        self._early: list[float] = []  # the scorer's mean gradient norms at the first validations
+        self._norms, self._finite = [0.0, 0], True  # sum and number of those norms since the last validation
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain numbers and words."""
+        history = [snapshot._asdict() for snapshot in self.history]
+        return {
+            "history": history,
+            "active": sorted(self.active),
+            "early": self._early,
+            "norms": [float(self._norms[0]), self._norms[1]],
+            "finite": self._finite,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As it was when the checkpoint was written."""
+        self.history = [Snapshot(**values) for values in state_dict["history"]]
+        self.active = set(state_dict["active"])
+        self._early = list(state_dict["early"])
+        self._norms, self._finite = list(state_dict["norms"]), state_dict["finite"]
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """What was noted after the step from which the run goes on will be found again."""
+        if trainer.is_global_zero:
+            _forget_after(self.path, trainer.global_step)
+
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: Any, optimizer: Any) -> None:
+        """The scorer's gradient, before it is clipped."""
+        if pl_module.sigma is None or pl_module.warming_up:
+            return
+        gradients = [p.grad.detach() for p in pl_module.model.scorer.parameters() if p.grad is not None]
+        if gradients:
+            self._norms[0] = self._norms[0] + torch.nn.utils.get_total_norm(gradients)
+            self._norms[1] += 1
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """A loss that is not finite is told at once: the next step may fail on the scores."""
+        if not bool(torch.isfinite(outputs["loss"]).all()):
+            self._finite = False
+            self._tell(trainer, [NOT_FINITE])
+
+    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
+        """Add a snapshot and look at all of them. Not in the warm-up, where no label has been used."""
+        if trainer.sanity_checking or trainer.state.fn != TrainerFn.FITTING or pl_module.main_step <= 0:
+            return
+        self.history.append(self._snapshot(pl_module))
+        del self.history[:-KEPT]
+        self._norms, self._finite = [0.0, 0], True
+        findings = examine(self.history)
+        self.active &= {finding.kind for finding in findings}
+        self._tell(trainer, findings)
+
+    def _snapshot(self, task: Any) -> Snapshot:
+        facts: dict[str, Any] = {}
+        if task.sigma is not None:
+            size = task.model.config.image_size  # images of other sizes are taken to be like it
+            facts = {
+                "places": find_places(task.model.grid(size), size),
+                "gradient": self._relative_gradient(),
+                "sigma": task.sigma / task.full_sigma,
+            }
+        return take_snapshot(
+            task.predictions,
+            classes=task.data["val"].records.classes,
+            progress=task.main_step / task.recipe.steps,
+            finite=self._finite,
+            **facts,
+        )
+
+    def _relative_gradient(self) -> float:
+        total, count = self._norms
+        if not count:
+            return math.nan
+        norm = float(total) / count
+        if len(self._early) < EARLY:
+            self._early.append(norm)
+        return norm / max(self._early) if max(self._early) > 0 else 0.0
+
+    def _tell(self, trainer: Trainer, findings: Sequence[Finding]) -> None:
+        news = [finding for finding in findings if finding.kind not in self.active]
+        self.active |= {finding.kind for finding in news}
+        if not trainer.is_global_zero:
+            return
+        for finding in news:
+            log.warning("step %d, %s: %s", trainer.global_step, finding.kind, finding.message)
+            _append(self.path, trainer.global_step, finding)
+
+
+def _append(path: Path, step: int, finding: Finding) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    is_new = not path.exists()
+    with path.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        if is_new:
+            writer.writerow(("step", "kind", "message"))
+        writer.writerow((step, *finding))
+
+
+def _forget_after(path: Path, step: int) -> None:
+    """Keep the rows up to `step`; one that was cut off in the middle goes too."""
+    if not path.exists():
+        return
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.reader(file) if len(row) == 3 and row[0].isdecimal() and int(row[0]) <= step]
+    part = path.with_suffix(".csv.part")
+    with part.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("step", "kind", "message"), *rows])
+    os.replace(part, path)

@@ -1,0 +1,133 @@
+"""Records → batches in an order that depends on nothing but the seed.
+
+Training batch t is a function of (seed, t): the images are dealt in rounds, each in an order of its own, and batch t
+takes the t-th handful. So a run that goes on at step t sees exactly the images it would have seen, without any state to
+save; with several processes each takes its share of the handful, and together they see the same as one.
+
+In evaluation every image is read exactly once, whatever the number of processes: no padding of the last round.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from torch.utils.data import DataLoader, Sampler
+
+from saccade.datasets.dataset import Batch, ImageDataset, collate
+from saccade.datasets.generate import make
+from saccade.datasets.recognise import load
+from saccade.datasets.records import DataError, Records
+from saccade.images.decode import MAX_PIXELS
+from saccade.training.recipe import DataOptions, Recipe
+
+
+def open_records(data: DataOptions, *, seed: int) -> Records:
+    """The data set of a recipe, generated first if the recipe says how."""
+    if data.path is None:
+        raise DataError("no data: give a folder, a table or an archive, or set data.path in the recipe")
+    if data.generate is not None:
+        options = {key: _as_tuple(value) for key, value in data.generate.items()}
+        name = options.pop("name", None)
+        if name is None:
+            raise DataError("data.generate has no name: say which generator, for instance {name: signs, count: 4000}")
+        make(name, data.path, **options)
+    return load(data.path, seed=seed, **data.options)
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def open_split(records: Records, split: str, data: DataOptions) -> ImageDataset:
+    """The images of one split as the recipe wants them."""
+    if not records.split(split).records:
+        raise DataError(f"{records.root}: no images in the split {split!r}; there are {_splits(records)}")
+    return ImageDataset(
+        records.split(split), resize=data.resize, skip_bad=data.skip_bad, max_pixels=data.max_pixels or MAX_PIXELS
+    )
+
+
+def _splits(records: Records) -> str:
+    counts = {split: sum(classes.values()) for split, classes in records.counts().items()}
+    return ", ".join(f"{count} in {split}" for split, count in counts.items() if count)
+
+
+class StepSampler(Sampler[list[int]]):
+    """The images of each step from the one that `now` gives to the last, for one of `world` processes.
+
+    >>> list(StepSampler(5, batch=2, steps=3, seed=0, now=lambda: 0))
+    [[2, 4], [3, 0], [1, 1]]
+    >>> list(StepSampler(5, batch=2, steps=3, seed=0, now=lambda: 1))
+    [[3, 0], [1, 1]]
+    """
+
+    def __init__(
+        self, count: int, *, batch: int, steps: int, seed: int, now: Callable[[], int], rank: int = 0, world: int = 1
+    ):
+        self.count, self.batch, self.steps, self.seed = count, batch, steps, seed
+        self.now, self.rank, self.world = now, rank, world
+        self._round = lru_cache(maxsize=2)(self._shuffle)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return map(self.at, range(self.now(), self.steps))
+
+    def at(self, step: int) -> list[int]:
+        """This process's images of one step."""
+        places = range(step * self.batch + self.rank, (step + 1) * self.batch, self.world)
+        return [int(self._round(place // self.count)[place % self.count]) for place in places]
+
+    def _shuffle(self, number: int) -> np.ndarray:
+        return np.random.default_rng([self.seed, number]).permutation(self.count)
+
+
+class StepLoader(DataLoader[Batch]):
+    """A loader that can go on at any step: its sampler knows the step, so there is no state to keep.
+
+    It has no length: the whole of training is one pass, with validations in between.
+    """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing: see `StepSampler`."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Nothing: see `StepSampler`."""
+
+
+def training_loader(
+    dataset: ImageDataset, recipe: Recipe, *, now: Callable[[], int], rank: int = 0, world: int = 1
+) -> StepLoader:
+    """Batches of training images from the present step on."""
+    sampler = StepSampler(
+        len(dataset),
+        batch=recipe.batch,
+        steps=recipe.warm_up.steps + recipe.steps,
+        seed=recipe.seed,
+        now=now,
+        rank=rank,
+        world=world,
+    )
+    return StepLoader(dataset, batch_sampler=sampler, **_reading(recipe))
+
+
+def evaluation_loader(dataset: ImageDataset, recipe: Recipe, *, rank: int = 0, world: int = 1) -> DataLoader[Batch]:
+    """Every `world`-th image, in order: all processes together read each exactly once."""
+    share = range(rank, len(dataset), world)
+    size = max(1, recipe.batch // world)
+    batches = [list(share[start : start + size]) for start in range(0, len(share), size)]
+    return DataLoader(dataset, batch_sampler=batches, **_reading(recipe))
+
+
+def _reading(recipe: Recipe) -> dict[str, Any]:
+    workers = recipe.data.workers
+    workers = (os.cpu_count() or 2) // 2 if workers is None else workers
+    # A view that divides the padded size keeps the scale the same for images of every size.
+    multiple = round(1 / recipe.model.view["scale"])
+    return {
+        "num_workers": workers,
+        "persistent_workers": workers > 0,
+        "collate_fn": partial(collate, multiple_px=multiple),
+        "pin_memory": recipe.accelerator not in ("cpu", "auto"),
+    }

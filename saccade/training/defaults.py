@@ -1,0 +1,174 @@
+"""One's own images → a recipe: every value that depends on them, each with its reason.
+
+A handful of sizes, the number of images per class and what the user has already set are all that is looked at; boxes
+are for measuring and never for choosing. What the user set is kept, and the rest is chosen to fit it.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from saccade.datasets.records import Records
+from saccade.training.choices import Choice, Known, Size, look_at, show
+from saccade.training.choose_grid import choose_k, choose_patch, choose_sizes, choose_view
+from saccade.training.probe import sample_sizes, weights_within_reach
+
+__all__ = ["Choice", "propose", "sample_sizes", "weights_within_reach"]
+
+BACKBONE = "resnet18"
+SMALL_PATCH_PX = 64
+MANY_IMAGES = 5000  # below this a ResNet-18 is too large to be trained from nothing
+FINE_TUNING_LR = 3e-4
+BATCH = 16
+BATCH_IMAGE_PX = 64_000_000  # as bytes and as floats: 1 GB
+BATCH_PATCH_PX = 4_000_000  # with a ResNet-18's activations: about 2 GB
+PASSES = 60
+FEWEST_STEPS, MOST_STEPS = 500, 20_000
+IMBALANCE = 3
+WARM_UP_STEPS = 200
+
+
+def propose(
+    records: Records,
+    *,
+    seen: Sequence[Size],
+    given: Mapping[str, Any],
+    within_reach: Callable[[str], bool] = weights_within_reach,
+) -> list[Choice]:
+    """A value for each key of the recipe that depends on the images and that the user has not `given`.
+
+    seen:         heights and widths, see `sample_sizes`
+    given:        what the user set, by dotted key; what does not fit the images is an error with the fix
+    within_reach: whether the published weights of a timm model can be had
+    """
+    values = _flatten(given)
+    resize = values.get("data.resize")
+    images = look_at([(resize[0], resize[1])] if resize else seen)
+    known = Known(records, images, values, within_reach)
+    choices = []
+    for choose in CHOOSERS:
+        for choice in choose(known):
+            if choice.key not in values:
+                values[choice.key] = choice.value
+                choices.append(choice)
+    return choices
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        nested = isinstance(value, Mapping) and len(value) > 0
+        flat |= _flatten(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
+    return flat
+
+
+def choose_features(known: Known) -> Iterator[Choice]:
+    """The feature network, with weights that are already good for something wherever there are any."""
+    given = known.options("features")
+    settled = "model" in given and ("weights" in given or "pretrained" in given)
+    if settled or given.get("name", "backbone") != "backbone":
+        return
+    if not given and known.selects and min(known.patch) < SMALL_PATCH_PX:
+        reason = (
+            f"a thin network whose first layer keeps the resolution: for patches of {show(known.patch)} px better than "
+            "a ResNet, which makes them 32 times smaller, and cheaper"
+        )
+        yield Choice("model.features", {"name": "ats"}, reason)
+        return
+    model = given.get("model") or _model_of(given.get("weights"))
+    yield Choice("model.features", *_backbone(known, given, model))
+
+
+def _backbone(known: Known, given: dict[str, Any], model: str) -> tuple[dict[str, Any], str]:
+    backbone = {"name": "backbone", "model": model, **given}
+    if "weights" in given:
+        return backbone, f"the network of {Path(given['weights']).name}"
+    if "pretrained" in given:
+        return backbone, "as asked"
+    if known.within_reach(model):
+        return {**backbone, "pretrained": True}, "ImageNet weights can be fetched from the hub"
+    hint = "no ImageNet weights within reach, so it starts from nothing; pass --weights FILE if you have some"
+    if given or known.training_images >= MANY_IMAGES:
+        return backbone, hint
+    return {"name": "ats"}, f"{hint}; {known.training_images:,} images are few for a larger network"
+
+
+def _model_of(weights: str | None) -> str:
+    """The timm model that a file of weights is named after, as resnet18.a1_in1k.safetensors is."""
+    if weights is None:
+        return BACKBONE
+    import timm
+
+    model = Path(weights).name.split(".")[0]
+    if not timm.is_model(model):
+        raise ValueError(
+            f"{weights}: which network are these weights for? {model!r} is none of timm's; name it with "
+            "--model.features.model"
+        )
+    return model
+
+
+def choose_balance(known: Known) -> Iterator[Choice]:
+    """Classes of very different size must weigh the same, in the loss and in the choice of the best model."""
+    counts = [count for count in known.records.counts()["train"].values() if count]
+    if max(counts) <= IMBALANCE * min(counts):
+        return
+    reason = f"the largest class has {max(counts):,} training images, the smallest {min(counts):,}"
+    yield Choice("class_weights", True, reason)
+    yield Choice("best_by", "balanced_accuracy", f"{reason}: plain accuracy would reward naming the largest")
+
+
+def choose_length(known: Known) -> Iterator[Choice]:
+    """Images per step, and how many steps."""
+    count, processes = known.training_images, known.values.get("devices", 1) * known.values.get("nodes", 1)
+    image_px = math.prod(known.images.largest)
+    patch_px = known.k * math.prod(known.patch) if known.selects else 1
+    limits = {
+        "the usual number": BATCH,
+        f"there are {count:,} training images": max(count // 4, 1),
+        f"the memory for images of up to {show(known.images.largest)} px": BATCH_IMAGE_PX // image_px * processes,
+        f"the memory for {known.k} patches of each image": BATCH_PATCH_PX // patch_px * processes,
+    }
+    reason = min(limits, key=lambda why: limits[why])
+    batch = 2 ** int(math.log2(max(limits[reason], 1)))
+    yield Choice("batch", max(batch // processes, 1) * processes, reason)
+    batch = known.values["batch"]
+    steps = 100 * max(1, round(PASSES * count / batch / 100))
+    bounded = min(max(steps, FEWEST_STEPS), MOST_STEPS)
+    passes = bounded * batch / count
+    yield Choice("steps", bounded, f"{passes:.3g} passes over {count:,} training images")
+
+
+def choose_augmentation(known: Known) -> Iterator[Choice]:
+    """What is safe for any picture: neither mirrored nor turned, since letters and signs must not be."""
+    shift_px = min(known.patch) // 2 if known.selects else known.images.shortest // 20
+    if "data.augmentation.name" not in known.values:
+        value = {"name": "shift_and_light", "max_px": shift_px}
+        yield Choice("data.augmentation", value, f"moved by up to {shift_px} px and in other light, as in the paper")
+
+
+def choose_start(known: Known) -> Iterator[Choice]:
+    """How training gets going."""
+    features = known.values.get("model.features") or known.options("features")
+    if features.get("pretrained") or features.get("weights"):
+        yield Choice("optimiser.lr", FINE_TUNING_LR, "lower than usual, since the weights are already good")
+    yield Choice("optimiser.clip_norm", 1.0, "one bad batch cannot undo much")
+    if known.selects and known.options("selection").get("name", "perturbed") == "perturbed":
+        yield Choice("warm_up.steps", WARM_UP_STEPS, "the scorer first learns, without labels, where detail is lost")
+        if known.values["warm_up.steps"]:
+            yield Choice("optimiser.scorer_start", 0.2, "so that the first labels do not undo the warm-up")
+
+
+# In this order: later ones may depend on what earlier ones chose.
+CHOOSERS: tuple[Callable[[Known], Iterator[Choice]], ...] = (
+    choose_sizes,
+    choose_patch,
+    choose_k,
+    choose_view,
+    choose_features,
+    choose_balance,
+    choose_length,
+    choose_augmentation,
+    choose_start,
+)

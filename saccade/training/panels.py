@@ -1,0 +1,194 @@
+"""How the selection sharpens: the same few validation images at the start, in the middle and at the end of training.
+
+At the start a patch is a blend of many candidates, at the end it is one. For the report `panels/<step>.npz` holds
+
+    step, main_step, sigma (NaN without noise), index V, label V, and for each of the V images
+    image_v h w 3, size_v (full height and width), scores_v rows cols, patches_v K P Q 3, boxes_v S 4, weight_v K S
+
+TensorBoard gets the same as figures after every validation.
+"""
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float, UInt8
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.trainer.states import TrainerFn
+from torch import Tensor, nn
+
+from saccade.datasets.dataset import unit_range
+from saccade.report.look import extent, glance_look
+from saccade.report.overlay import overlay
+from saccade.report.run import Glance, Panel
+
+SHOWN_PX = 640  # longest side of an image in a panel
+
+
+def spread(labels: Sequence[int], count: int) -> list[int]:
+    """Up to `count` images, as many classes as possible, the first of each: ascending.
+
+    >>> spread([0, 0, 0, 1, 1, 2], 4)
+    [0, 1, 3, 5]
+    >>> spread([0, 1, 2, 3, 4], 2)  # more classes than images: from all over them
+    [0, 4]
+    """
+    members: dict[int, list[int]] = {label: [] for label in sorted(set(labels))}
+    for number, label in enumerate(labels):
+        members[label].append(number)
+    classes = list(members)
+    if len(classes) > count:
+        classes = [classes[round(place)] for place in np.linspace(0, len(classes) - 1, count)]
+    rounds = [members[label][turn] for turn in range(count) for label in classes if turn < len(members[label])]
+    return sorted(rounds[:count])
+
+
+@torch.no_grad()
+def glimpse(model: Any, image: UInt8[Tensor, "3 H W"], label: int, *, sigma: float | None) -> Glance:
+    """How `model` looks at `image`: softly with noise `sigma` as in training, or hard if it is None.
+
+    The model and the state of randomness stay as they are, and the same model gives the same answer.
+    """
+    size = (image.shape[-2], image.shape[-1])
+    parameter = next(model.scorer.parameters())
+    pixels = unit_range(image[None]).to(parameter)
+    grid = model.grid(size, parameter.device)
+    with _borrowed(model, sigma):
+        scores = model.selection.normalise(model.scorer(model.view(pixels)))
+        selection = model.selection(scores)
+        patches = model.extraction(pixels, selection, grid)[0]  # K C P P
+    used = (selection.weight[0] > 0).any(dim=0)  # S; the others are there for the gradient only
+    return Glance(
+        label=label,
+        image=_shrink(image),
+        size=size,
+        scores=scores[0].reshape(grid.shape).float().cpu().numpy(),
+        patches=_as_bytes(patches),
+        boxes=grid.boxes(selection.index[0, used]).cpu().numpy(),
+        weight=selection.weight[0][:, used].float().cpu().numpy(),
+    )
+
+
+@contextmanager
+def _borrowed(model: nn.Module, sigma: float | None) -> Iterator[None]:
+    """The model in evaluation mode, so that no running mean moves, but for the selection if it is to be soft."""
+    selection: Any = model.selection
+    modes = [(module, module.training) for module in model.modules()]
+    kept_sigma = getattr(selection, "sigma", None)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(0)
+            model.eval()
+            if sigma is not None:
+                selection.train()
+                selection.sigma = sigma
+            yield
+    finally:
+        if sigma is not None:
+            selection.sigma = kept_sigma
+        for module, training in modes:
+            module.training = training
+
+
+def _shrink(image: UInt8[Tensor, "3 H W"]) -> UInt8[np.ndarray, "h w 3"]:
+    scale = min(1.0, SHOWN_PX / max(image.shape))
+    size = [max(1, round(side * scale)) for side in image.shape[-2:]]
+    small = F.interpolate(image[None], size=size, mode="bilinear", antialias=True, align_corners=False)[0]
+    return rearrange(small, "c h w -> h w c").contiguous().numpy()
+
+
+def _as_bytes(patches: Float[Tensor, "K C P Q"]) -> UInt8[np.ndarray, "K P Q C"]:
+    scaled = (patches.float() * 255).round().clamp(0, 255).byte()
+    return rearrange(scaled, "k c p q -> k p q c").cpu().contiguous().numpy()
+
+
+def write_panel(path: Path, panel: Panel, index: Sequence[int]) -> None:
+    """Write `panel` of the images `index`; the file appears whole or not at all."""
+    values: dict[str, Any] = {"step": panel.step, "main_step": panel.main_step, "sigma": panel.sigma}
+    values |= {"index": np.array(index), "label": np.array([glance.label for glance in panel.glances])}
+    for number, glance in enumerate(panel.glances):
+        values |= {f"{name}_{number}": np.array(value) for name, value in glance._asdict().items() if name != "label"}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".npz.part")
+    with part.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **values)
+    os.replace(part, path)
+
+
+class Panels(Callback):
+    """Panels of `count` validation images in `folder`; nothing for systems that select no patches.
+
+    A panel is written before the step it shows the start of, or after the last, and so before any checkpoint a run
+    could go on from without it.
+    """
+
+    def __init__(self, folder: str | Path, count: int = 4):
+        self.folder = Path(folder)
+        self.count = count
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Panels of steps that are still to come, from a run that was stopped, will be made again."""
+        if trainer.is_global_zero:
+            for path in self.folder.glob("*.npz"):
+                if path.stem.isdecimal() and (
+                    int(path.stem) > trainer.global_step or not _is_due(pl_module, path.stem)
+                ):
+                    path.unlink()
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """At the start and in the middle: blends, as in training."""
+        if pl_module.main_step in (0, pl_module.recipe.steps // 2):
+            self._write(trainer, pl_module)
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """At the end: sharp, as from now on."""
+        if pl_module.main_step == pl_module.recipe.steps:
+            self._write(trainer, pl_module)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
+        """Figures for TensorBoard."""
+        boards = [logger for logger in trainer.loggers if isinstance(logger, TensorBoardLogger)]
+        trains = trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking
+        if not (boards and trains and _selects(trainer, pl_module)):
+            return
+        for index, glance in self._look(pl_module):
+            edges = extent(pl_module.model.grid(glance.size))
+            for board in boards:
+                figure = overlay(glance_look(glance, edges))
+                figure.set_dpi(60)  # drawing must not take longer than validating
+                board.experiment.add_figure(f"panels/{index}", figure, trainer.global_step)
+
+    def _write(self, trainer: Trainer, task: Any) -> None:
+        if not _selects(trainer, task):
+            return
+        index, glances = zip(*self._look(task), strict=True)
+        sigma = math.nan if task.sigma is None else task.sigma
+        panel = Panel(trainer.global_step, task.main_step, sigma, glances)
+        write_panel(self.folder / f"{trainer.global_step:07d}.npz", panel, index)
+
+    def _look(self, task: Any) -> Iterator[tuple[int, Glance]]:
+        data = task.data["val"]
+        numbers = {label: number for number, label in enumerate(data.records.classes)}
+        labels = [numbers[record.label] for record in data.records.records]
+        sigma = task.sigma if task.main_step < task.recipe.steps else None
+        for index in spread(labels, self.count):
+            yield index, glimpse(task.model, data[index].image, labels[index], sigma=sigma)
+
+
+def _is_due(task: Any, step: str) -> bool:
+    return int(step) - task.recipe.warm_up.steps in (0, task.recipe.steps // 2, task.recipe.steps)
+
+
+def _selects(trainer: Trainer, task: Any) -> bool:
+    """Whether there is something to see, and this process is the one to show it. Looking at all places at once shows
+    nothing, and would fill the disk.
+    """
+    return trainer.is_global_zero and hasattr(getattr(task.model, "selection", None), "k")

@@ -1,0 +1,89 @@
+"""What can be found out before training without much waiting: sizes of images, and whether weights can be fetched."""
+
+import random
+import threading
+import urllib.request
+from http.client import HTTPException
+from pathlib import Path
+
+import tifffile
+from PIL import ExifTags, Image, UnidentifiedImageError
+
+from saccade.datasets.records import DataError, Records
+from saccade.images.decode import _open
+
+TIMEOUT_S = 2.0
+
+
+def sample_sizes(records: Records, count: int = 200) -> list[tuple[int, int]]:
+    """Height and width of up to `count` images of a set, drawn from all of it, by their headers alone.
+
+    A file whose header cannot be read is left out: the one who reads all pixels will say what is wrong with it.
+    """
+    paths = [record.image for record in records.records]
+    drawn = random.Random(0).sample(paths, min(count, len(paths)))
+    sizes = [size for size in map(_header_size, drawn) if size]
+    if not sizes:
+        raise DataError(
+            f"{records.root}: none of {len(drawn)} images can be read; `saccade data check {records.root}` says why"
+        )
+    return sizes
+
+
+def _header_size(path: Path) -> tuple[int, int] | None:
+    try:
+        with _open(path) as image:
+            width, height = image.size
+            return (width, height) if _lies_on_its_side(image) else (height, width)
+    except UnidentifiedImageError:
+        return _tiff_size(path)  # slides, and the TIFFs that Pillow does not know
+    except (OSError, ValueError, SyntaxError):
+        return None
+
+
+def _lies_on_its_side(image: Image.Image) -> bool:
+    # A PNG may carry its orientation behind the pixels; to find out there is none, Pillow would decode it whole.
+    if image.format == "PNG" and "exif" not in image.info:
+        return False
+    return image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8)
+
+
+def _tiff_size(path: Path) -> tuple[int, int] | None:
+    try:
+        with tifffile.TiffFile(path) as file:
+            return file.pages.first.imagelength, file.pages.first.imagewidth
+    except Exception:  # damaged files can raise anything here
+        return None
+
+
+def weights_within_reach(model: str) -> bool:
+    """Whether the weights timm publishes for `model` are in the hub's cache, or the hub answers within two seconds."""
+    import timm
+    from huggingface_hub import hf_hub_url, try_to_load_from_cache
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+
+    published = timm.get_pretrained_cfg(model, allow_unregistered=True)
+    if published is None or not published.hf_hub_id:
+        return False
+    file = "model.safetensors"
+    if isinstance(try_to_load_from_cache(published.hf_hub_id, file), str):
+        return True
+    return not HF_HUB_OFFLINE and _answers(hf_hub_url(published.hf_hub_id, file))
+
+
+def _answers(url: str) -> bool:
+    """Whether a URL answers within `TIMEOUT_S`."""
+    found = threading.Event()
+
+    def ask() -> None:
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=TIMEOUT_S):
+                found.set()
+        except (OSError, ValueError, HTTPException):
+            return
+
+    # In a thread of its own, since looking up a name may hang for long and obeys no timeout.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(TIMEOUT_S)
+    return found.is_set()

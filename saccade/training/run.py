@@ -1,0 +1,151 @@
+"""Recipe → run folder: train, keep the best model, test it, write the report.
+
+    RUN/recipe.yaml     the resolved recipe              RUN/run.json      seed, versions, commit, hardware, times
+    RUN/metrics.csv     numbers per step                 RUN/tensorboard   the same, and pictures
+    RUN/best, RUN/last  models for `load_model`          RUN/checkpoints   what the run needs to go on
+    RUN/evaluation      what the best model says of each image, and how good that is
+    RUN/panels          how the selection sharpened      RUN/report.html   all of it to look at
+
+A folder with a recipe in it goes on where it was; a finished one is left as it is.
+"""
+
+import logging
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lightning
+from lightning.pytorch.loggers import TensorBoardLogger
+from rich.console import Console
+
+from saccade.config import ModelConfig
+from saccade.datasets.dataset import ImageDataset
+from saccade.datasets.records import DataError, Records
+from saccade.report.page import write_report
+from saccade.systems import build_model, load_model
+from saccade.training.checkpoints import Checkpoints, WholeFiles, latest_whole
+from saccade.training.collapse import CollapseWatch
+from saccade.training.data import open_records, open_split
+from saccade.training.log import CSVLog
+from saccade.training.panels import Panels
+from saccade.training.progress import Progress
+from saccade.training.provenance import Facts
+from saccade.training.recipe import Recipe, claim_folder, load_recipe
+from saccade.training.task import Task
+from saccade.training.testing import save_evaluation
+
+
+def train(recipe: Recipe, folder: Path | str, *, console: Console | None = None) -> Path:
+    """Train as `recipe` says in `folder`, or go on there, and return the folder.
+
+    >>> train(load_recipe("signs/perturbed"), "runs/signs")  # doctest: +SKIP
+    """
+    folder, console = Path(folder), console or Console()
+    claim_folder(folder, recipe)
+    facts = Facts(folder / "run.json")
+    if facts.get("finished"):
+        console.print(f"{folder} is finished; give another folder to train again")
+        return folder
+    lightning.seed_everything(recipe.seed, verbose=False)
+    records = open_records(recipe.data, seed=recipe.seed)
+    data = {split: open_split(records, split, recipe.data) for split, n in records.counts().items() if any(n.values())}
+    model = build_model(model_config(recipe, records, data["train"]))
+    facts.begin(recipe, model)
+    _fit(Task(model, recipe, data), folder, facts, console)
+    for split in ("val", "test"):
+        if split in data:
+            _evaluate(folder, data[split], split, recipe, console)
+    facts.finish()
+    console.print(f"report: {write_report(folder).absolute().as_uri()}")
+    return folder
+
+
+def model_config(recipe: Recipe, records: Records, dataset: ImageDataset) -> ModelConfig:
+    """The recipe's stages, for these classes and images of the size of the first."""
+    height, width = dataset[0].image.shape[-2:]
+    return ModelConfig(
+        **vars(recipe.model), num_classes=len(records.classes), image_size=(height, width), classes=records.classes
+    )
+
+
+def evaluate(
+    folder: Path | str, *, split: str = "test", data: Path | None = None, console: Console | None = None
+) -> dict[str, Any]:
+    """How good the best model of a run is on a split of its own data set or of another one; kept in the run folder."""
+    folder, console = Path(folder), console or Console()
+    for needed in ("recipe.yaml", "best/config.json"):
+        if not (folder / needed).is_file():
+            raise FileNotFoundError(f"no {needed} in {folder}: expected a run folder, made by saccade train")
+    recipe = load_recipe(folder / "recipe.yaml")
+    name = split
+    if data is not None:
+        recipe = replace(recipe, data=replace(recipe.data, path=str(data), generate=None))
+        name = f"{data.stem}-{split}"
+    records = _with_classes(open_records(recipe.data, seed=recipe.seed), load_model(folder / "best").config.classes)
+    return _evaluate(folder, open_split(records, split, recipe.data), name, recipe, console)
+
+
+def _with_classes(records: Records, classes: tuple[str, ...]) -> Records:
+    """The records with the model's class numbers."""
+    if unknown := [name for name in records.classes if name not in classes]:
+        raise DataError(
+            f"{records.root}: the model has no class {', '.join(map(repr, unknown))}; it knows {', '.join(classes)}"
+        )
+    return records._replace(classes=classes)
+
+
+def _evaluate(folder: Path, dataset: ImageDataset, name: str, recipe: Recipe, console: Console) -> dict[str, Any]:
+    task = Task(load_model(folder / "best"), recipe, {"test": dataset})
+    trainer = _trainer(recipe, folder, callbacks=[Progress(console)])
+    trainer.test(task, verbose=False)
+    return save_evaluation(task, trainer, folder / "evaluation", name)
+
+
+def _fit(task: Task, folder: Path, facts: Any, console: Console) -> None:
+    checkpoint = latest_whole(folder / "checkpoints")
+    step = int(checkpoint.stem) if checkpoint else 0
+    if checkpoint:
+        console.print(f"going on at step {step} of {folder}")
+    logs = [CSVLog(folder / "metrics.csv", step=step), TensorBoardLogger(folder, "tensorboard", "", purge_step=step)]
+    checkpoints = Checkpoints(folder, best_by=task.recipe.best_by)
+    callbacks = [Progress(console), CollapseWatch(folder), Panels(folder / "panels"), checkpoints]
+    trainer = _trainer(task.recipe, folder, callbacks=callbacks, logger=logs)
+    began = time.monotonic()
+    try:
+        with checkpoints.listening():
+            trainer.fit(task, ckpt_path=checkpoint)
+    finally:
+        facts.add_seconds(time.monotonic() - began)
+
+
+def _trainer(recipe: Recipe, folder: Path, **options: Any) -> lightning.Trainer:
+    for chatty in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    for noise in (".*does not have many workers.*", ".*LeafSpec.*"):
+        warnings.filterwarnings("ignore", message=noise)
+    world = recipe.devices * recipe.nodes
+    total = recipe.warm_up.steps + recipe.steps
+    return lightning.Trainer(
+        **{"logger": False, **options},
+        default_root_dir=folder,
+        accelerator=recipe.accelerator,
+        devices=recipe.devices,
+        num_nodes=recipe.nodes,
+        # In the warm-up only the scorer has a gradient.
+        strategy="ddp_find_unused_parameters_true" if world > 1 else "auto",
+        precision=recipe.precision,
+        max_steps=total,
+        max_epochs=-1,
+        # The whole of training is one pass over the loader, with validations in between.
+        val_check_interval=recipe.validate_every or max(1, total // 20),
+        check_val_every_n_epoch=None,
+        num_sanity_val_steps=0,
+        log_every_n_steps=1,  # the task decides when there is something to log
+        use_distributed_sampler=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        plugins=[WholeFiles()],
+    )

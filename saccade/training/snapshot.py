@@ -1,0 +1,128 @@
+"""Predictions on the validation images → `Snapshot`: the few numbers that tell whether a run is healthy."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from saccade.evaluation import Predictions
+from saccade.extraction import Grid
+
+
+class Places(NamedTuple):
+    """Where candidates are, relative to the image's width and height; `half` is half a patch."""
+
+    centres: Float[Tensor, "N 2"]
+    half: Float[Tensor, " 2"]
+
+    def at_edge(self, centres: Float[Tensor, "*shape 2"]) -> Bool[Tensor, "*shape"]:
+        """Which centres lie within half a patch of a border, so that a part of the patch shows nothing."""
+        return ((centres < self.half) | (centres > 1 - self.half)).any(dim=-1)
+
+
+class Snapshot(NamedTuple):
+    """The health of a run at one validation; NaN where something does not apply or is not known.
+
+    progress:   share of the steps after the warm-up that are done.
+    favourite:  the class that most images are said to be; favourite_share the share of them.
+    skill:      balanced accuracy from guessing (0) to all right (1); luck is how far guesses get, twice its deviation.
+    prior_loss: the loss of an answer that knows how frequent each class is and nothing else.
+    agreement:  take a chosen patch: the share of images that look at that place too; by_chance that of random choices.
+    at_edge:    share of chosen patches that leave the image or touch its border; edge_by_chance that of all candidates.
+    gradient:   norm of the scorer's gradient relative to what it was at first; sigma likewise.
+    finite:     whether every loss since the validation before was a number.
+    """
+
+    progress: float
+    images: int
+    favourite: str
+    favourite_share: float
+    skill: float
+    luck: float
+    loss: float
+    prior_loss: float
+    finite: bool = True
+    hit_rate: float = math.nan
+    entropy: float = math.nan
+    agreement: float = math.nan
+    by_chance: float = math.nan
+    at_edge: float = math.nan
+    edge_by_chance: float = math.nan
+    gradient: float = math.nan
+    sigma: float = math.nan
+
+    @property
+    def guesses(self) -> bool:
+        """No better than an answer that never saw an image. The loss counts too: with rare classes a model may rank
+        images well before it dares to name the rare class.
+        """
+        return self.skill < max(self.luck, 0.1) and self.loss >= 0.97 * self.prior_loss
+
+    @property
+    def fails(self) -> bool:
+        """Answers are nearer to guessing than to right, and patches miss most of the boxes if there are any."""
+        return self.skill < 0.5 and not self.hit_rate >= 0.5
+
+
+def find_places(grid: Grid, image_size: tuple[int, int]) -> Places:
+    """The candidates of an image of `image_size` (height, width)."""
+    size = torch.tensor([image_size[1], image_size[0]])
+    boxes = grid.boxes(torch.arange(grid.num_candidates)).cpu()
+    return Places((boxes[:, :2] + boxes[:, 2:]) / (2 * size), torch.tensor([grid.patch[1], grid.patch[0]]) / (2 * size))
+
+
+def take_snapshot(
+    predictions: Predictions,
+    *,
+    classes: Sequence[str],
+    progress: float,
+    places: Places | None = None,
+    finite: bool = True,
+    gradient: float = math.nan,
+    sigma: float = math.nan,
+) -> Snapshot:
+    """What `predictions` on the validation images tell; without `places` nothing is asked about where it looked."""
+    label, logits = predictions.label.cpu(), predictions.logits.float().cpu()
+    said = logits.argmax(dim=1)
+    favourite = int(said.bincount(minlength=len(classes)).argmax())
+    count = label.bincount(minlength=len(classes)).float()
+    recall = label[said == label].bincount(minlength=len(classes))[count > 0] / count[count > 0]
+    guess = torch.tensor(1 / len(recall))  # with images of one class only, skill is 0 / 0
+    loss = torch.nn.functional.cross_entropy(logits, label)
+    snapshot = Snapshot(
+        progress=progress,
+        images=len(label),
+        favourite=classes[favourite],
+        favourite_share=float((said == favourite).float().mean()),
+        skill=float((recall.mean() - guess) / (1 - guess)),
+        luck=2 * float((guess / (1 - guess) / len(label)).sqrt()),
+        loss=float(loss),
+        prior_loss=float(torch.special.entr(count / count.sum()).sum()),
+        finite=finite and bool(loss.isfinite()),
+        hit_rate=float(predictions.hit.nanmean()),
+    )
+    if places is None:
+        return snapshot
+    centres = predictions.centres.float().cpu()
+    return snapshot._replace(
+        entropy=float(predictions.entropy.nanmean()),
+        agreement=_agreement(centres),
+        by_chance=centres.shape[1] / len(places.centres),
+        at_edge=float(places.at_edge(centres).float().mean()),
+        edge_by_chance=float(places.at_edge(places.centres).float().mean()),
+        gradient=gradient,
+        sigma=sigma,
+    )
+
+
+def _agreement(centres: Float[Tensor, "n K 2"]) -> float:
+    """Places are told apart to a fiftieth of the image, whatever slot they are in: one image that chose otherwise
+    shifts the slots of its other patches, and would hide that they are those of everybody else.
+    """
+    column, row = (centres.clamp(0, 1) * 50).round().long().unbind(dim=-1)
+    place = row * 51 + column  # n K
+    share = (place.flatten().bincount() / len(centres)).clamp(max=1)
+    return float(share[place].mean())

@@ -1,0 +1,74 @@
+"""The predictions of an evaluated task → a table and a summary on disk, from which the report is drawn."""
+
+import csv
+import io
+import json
+import math
+import os
+import statistics
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Trainer
+from torch import Tensor
+
+from saccade.images import view_size
+from saccade.training.provenance import hardware
+from saccade.training.task import Task
+
+
+def save_evaluation(task: Task, trainer: Trainer, folder: Path, split: str) -> dict[str, Any]:
+    """Write `split.csv`, one line per image, and `split.json`, the numbers over all; the numbers are returned."""
+    summary = {
+        "split": split,
+        "images": len(task.data["test"]),
+        **task.measures,
+        "milliseconds_per_image": statistics.median(task.milliseconds),
+        "hardware": hardware(task.recipe.accelerator),
+        "pixels": _pixels(task),
+    }
+    if trainer.is_global_zero:
+        folder.mkdir(exist_ok=True)
+        _write(folder / f"{split}.csv", _table(task))
+        _write(folder / f"{split}.json", json.dumps(summary, indent=1))
+    return summary
+
+
+def _pixels(task: Task) -> dict[str, int]:
+    """How many there are in an image of the size the model was made for, in its view, and in the chosen patches."""
+    model = task.model
+    height, width = model.config.image_size
+    view_height, view_width = view_size((height, width), model.view.scale)
+    seen = {"image": height * width, "view": view_height * view_width}
+    if hasattr(model, "extraction"):
+        slots = getattr(model.selection, "k", None) or model.grid((height, width)).num_candidates
+        seen["patches"] = slots * model.extraction.patch[0] * model.extraction.patch[1]
+    return seen
+
+
+def _table(task: Task) -> str:
+    predictions, records = task.predictions, task.data["test"].records
+    assert predictions is not None
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    classes = records.classes
+    head = ("image", "label", "predicted", "confidence", "hit", "overlap", "entropy")
+    writer.writerow((*head, *(f"p:{name}" for name in classes)))
+    shares = predictions.logits.softmax(dim=1)
+    for row, index in enumerate(predictions.index.tolist()):
+        best = int(shares[row].argmax())
+        looks = [_number(column[row]) for column in (predictions.hit, predictions.overlap, predictions.entropy)]
+        record = records.records[index]
+        answer = (record.image, record.label, classes[best], _number(shares[row, best]))
+        writer.writerow((*answer, *looks, *map(_number, shares[row])))
+    return text.getvalue()
+
+
+def _number(value: Tensor) -> str:
+    return "" if math.isnan(value) else f"{float(value):.6g}"
+
+
+def _write(path: Path, text: str) -> None:
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(text)
+    os.replace(part, path)

@@ -1,0 +1,120 @@
+"""What a model says of an image does not depend on the batch it came in, and every column is what it says it is."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from saccade import ModelConfig, PatchSelectionModel
+from saccade.datasets.dataset import Sample, collate, unit_range
+from saccade.evaluation import Predictions, best_overlap, predict_batch
+from saccade.evaluation.predictions import join
+
+SIZES = [(20, 30), (32, 16), (20, 30), (24, 24), (32, 16), (17, 41)]
+
+
+class StubOutput(NamedTuple):
+    logits: Tensor
+    raw_scores: Tensor
+    boxes: Tensor
+
+
+class Stub(nn.Module):
+    """Answers with means over the image, which padding would change; looks at two corners."""
+
+    def forward(self, image: Tensor) -> StubOutput:
+        height, width = image.shape[-2:]
+        mean = image.mean(dim=(2, 3))  # B 3
+        boxes = torch.tensor([[0, 0, 8, 6], [width - 8, height - 6, width, height]]).expand(len(image), 2, 4)
+        return StubOutput(mean, torch.stack([mean[:, 0], mean[:, 1], 0 * mean[:, 0]], dim=1), boxes)
+
+
+class Blind(nn.Module):
+    """A system that selects nothing."""
+
+    class Output(NamedTuple):
+        logits: Tensor
+
+    def forward(self, image: Tensor) -> "Blind.Output":
+        return Blind.Output(image.mean(dim=(2, 3)))
+
+
+def make_samples():
+    generator = torch.Generator().manual_seed(0)
+    return [
+        Sample(
+            torch.randint(256, (3, *size), generator=generator).byte(),
+            number % 3,
+            torch.tensor([[0, 0, 4, 4], [2, 1, 12, 9]])[: number % 3],
+            10 + number,
+        )
+        for number, size in enumerate(SIZES)
+    ]
+
+
+def assert_same(one: Predictions, other: Predictions):
+    for name in Predictions._fields:
+        assert_close(getattr(one, name), getattr(other, name), equal_nan=True, msg=lambda text, name=name: name + text)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [5, 3, 1, 0, 2, 4]])
+def test_answers_do_not_depend_on_the_batch(order):
+    samples = make_samples()
+    together = predict_batch(Stub(), collate([samples[n] for n in order], multiple_px=16))
+    alone = join([predict_batch(Stub(), collate([sample])) for sample in samples])
+    assert_same(together, alone)
+    assert together.index.tolist() == [10, 11, 12, 13, 14, 15]
+
+
+def test_every_column_is_what_it_says():
+    for sample in make_samples():
+        row = predict_batch(Stub(), collate([sample], multiple_px=16))
+        image = unit_range(sample.image[None])[0]
+        output = Stub()(image[None])
+        assert_close(row.logits[0], image.mean(dim=(1, 2)))
+        assert (row.label.item(), row.index.item()) == (sample.label, sample.index)
+        p = torch.softmax(output.raw_scores[0].double(), dim=0).numpy()
+        assert row.entropy.item() == pytest.approx(stats.entropy(p) / np.log(3), rel=1e-5)
+        height, width = image.shape[-2:]
+        assert_close(row.centres[0], torch.tensor([[4 / width, 3 / height], [1 - 4 / width, 1 - 3 / height]]))
+        overlaps = best_overlap(output.boxes[0], sample.boxes)
+        assert_close(row.overlap[0], overlaps.mean(), equal_nan=True)
+        assert_close(row.hit[0], (overlaps >= 0.9).float().mean(), equal_nan=True)
+        assert row.hit.isnan().item() == (len(sample.boxes) == 0)
+
+
+def test_entropy_runs_from_sure_to_equal():
+    class Fixed(Stub):
+        def forward(self, image):
+            return super().forward(image)._replace(raw_scores=torch.tensor([[0.0] * 9, [200.0] + [0.0] * 8]))
+
+    batch = collate([make_samples()[n] for n in (0, 2)])
+    assert_close(predict_batch(Fixed(), batch).entropy, torch.tensor([1.0, 0.0]))
+
+
+def test_a_system_that_selects_nothing_has_no_places():
+    row = predict_batch(Blind(), collate(make_samples()))
+    assert row.centres.shape == (6, 0, 2)
+    assert row.hit.isnan().all()
+    assert row.entropy.isnan().all()
+
+
+def test_the_real_model_on_images_of_different_sizes():
+    torch.manual_seed(0)
+    config = ModelConfig(
+        num_classes=3,
+        image_size=(32, 32),
+        view={"scale": 1 / 2},
+        scorer={"name": "conv", "pool": 2},
+        selection={"name": "perturbed", "k": 2},
+        extraction={"patch": 8},
+        features={"name": "ats", "width": 4},
+    )
+    model, samples = PatchSelectionModel(config).eval(), make_samples()
+    together = predict_batch(model, collate(samples, multiple_px=2))
+    assert_same(together, join([predict_batch(model, collate([sample])) for sample in samples]))
+    assert together.centres.shape == (6, 2, 2)

@@ -1,0 +1,97 @@
+"""Every value of a recipe that cannot be trained is refused by name, and the refusal does not wait for torch."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from saccade.training.check import check_recipe
+from saccade.training.recipe import Recipe
+
+
+def changed(key: str, value: Any) -> Recipe:
+    """The default recipe with one value changed."""
+    head, _, tail = key.partition(".")
+    recipe = Recipe(steps=100)
+    return replace(recipe, **{head: replace(getattr(recipe, head), **{tail: value}) if tail else value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("steps", 0, "at least 1"),
+        ("batch", 0, "at least 1"),
+        ("devices", 0, "at least 1"),
+        ("nodes", -1, "at least 1"),
+        ("seed", -1, "0 or more"),
+        ("warm_up.steps", -1, "0 or more"),
+        ("warm_up.lr", 0.0, "a number above 0"),
+        ("data.workers", -1, "0 or more"),
+        ("data.max_pixels", 0, "at least 1"),
+        ("data.resize", (0, 100), "a height and a width of at least one pixel"),
+        ("optimiser.lr", -1e-3, "a number above 0"),
+        ("optimiser.lr", float("nan"), "a number above 0"),
+        ("optimiser.lr", float("inf"), "a number above 0"),
+        ("optimiser.scorer_lr", 0.0, "a number above 0"),
+        ("optimiser.weight_decay", -1e-4, "0 or more"),
+        ("optimiser.momentum", 1.0, "0 or more and below 1"),
+        ("optimiser.scorer_start", 1.5, "a share from 0 to 1"),
+        ("optimiser.scorer_rise", -0.1, "a share from 0 to 1"),
+        ("optimiser.clip_value", 0.0, "a number above 0, or null"),
+        ("optimiser.clip_norm", -1.0, "a number above 0, or null"),
+        ("schedule.warm_up", 1.0, "a share of the steps, 0 or more and below 1"),
+        ("schedule.factor", 0.0, "a number above 0"),
+        ("schedule.milestones", (0.8, 0.6), "ascending shares of the steps between 0 and 1"),
+        ("schedule.milestones", (0.6, 0.6), "ascending shares"),
+        ("schedule.milestones", (0.0, 0.5), "ascending shares"),
+        ("schedule.milestones", (0.5, 60.0), "ascending shares"),
+        ("validate_every", 0, "at least 1 and at most the 100 steps"),
+        ("validate_every", 101, "at least 1 and at most the 100 steps"),
+    ],
+)
+def test_a_bad_value_is_named(key, value, expected):
+    shown = re.escape(str(list(value) if isinstance(value, tuple) else value))
+    with pytest.raises(ValueError, match=rf"^{re.escape(key)} is {shown}: expected .*{re.escape(expected)}"):
+        check_recipe(changed(key, value))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("steps", 1),
+        ("warm_up.steps", 0),
+        ("optimiser.weight_decay", 1.0),
+        ("optimiser.clip_value", 0.1),
+        ("optimiser.scorer_start", 0.0),
+        ("schedule.warm_up", 0.0),
+        ("schedule.milestones", ()),
+        ("validate_every", 100),
+        ("data.resize", (1, 1)),
+    ],
+)
+def test_values_at_the_edge_are_fine(key, value):
+    check_recipe(changed(key, value))
+
+
+def test_a_batch_that_cannot_be_shared_out_is_refused_with_one_that_can():
+    with pytest.raises(ValueError, match=r"batch is 16: expected a multiple of 6, .* 3 devices on 2 nodes, such as 18"):
+        check_recipe(Recipe(batch=16, devices=3, nodes=2))
+    check_recipe(Recipe(batch=18, devices=3, nodes=2))
+
+
+def test_independent_decay_of_everything_is_refused():
+    recipe = changed("optimiser.weight_decay", 1.0)
+    check_recipe(recipe)
+    with pytest.raises(ValueError, match=r"optimiser.weight_decay is 1: expected below 1 with independent_decay"):
+        check_recipe(replace(recipe, optimiser=replace(recipe.optimiser, independent_decay=True)))
+
+
+def test_checking_does_not_wait_for_torch():
+    code = (
+        "import sys; from saccade.training.check import check_recipe; from saccade.training.recipe import Recipe; "
+        "check_recipe(Recipe()); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,296 @@
+"""The collapse watch: silent on healthy runs, clear on broken ones, each thing told once."""
+
+import csv
+import logging
+import math
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.trainer.states import TrainerFn
+
+from saccade import ModelConfig, PatchSelectionModel
+from saccade.evaluation import Predictions
+from saccade.training.collapse import NOT_FINITE, RULES, CollapseWatch, examine
+from saccade.training.snapshot import Snapshot
+
+CLASSES = ("EMPTY", "50", "70", "80")
+NAN = math.nan
+FITTING, VALIDATING = TrainerFn.FITTING, TrainerFn.VALIDATING
+
+# A run as it should be: guessing and looking around at first, right and sure in the end, noise and gradient fading.
+HEALTHY = [
+    Snapshot(
+        progress=t,
+        images=400,
+        favourite="70",
+        favourite_share=max(0.26, 1 - 5 * t),
+        skill=min(0.98, max(0.0, 3 * t - 0.3)),
+        luck=0.06,
+        loss=1.39 * math.exp(-4 * max(0, t - 0.1)),
+        prior_loss=math.log(4),
+        hit_rate=min(0.97, 0.2 + 2 * t),
+        entropy=0.999 - 0.9 * t,
+        agreement=0.3,
+        by_chance=0.03,
+        at_edge=0.2,
+        edge_by_chance=0.25,
+        gradient=math.exp(-12 * t),
+        sigma=1 - t,
+    )
+    for t in [n / 20 for n in range(1, 21)]
+]
+GUESSING = {"skill": 0.02, "loss": 1.40, "hit_rate": 0.1}
+BROKEN = {
+    "one class": {"favourite_share": 1.0, "skill": 0.0},
+    "one place": {"entropy": 0.03, **GUESSING},
+    "no opinion": {"entropy": 0.9995, **GUESSING},
+    "same place": {"agreement": 0.99, "skill": 0.3, "hit_rate": 0.1},
+    "edge": {"at_edge": 0.9, "skill": 0.3, "hit_rate": 0.1},
+    "no gradient": {"gradient": 1e-5, "sigma": 0.8, "skill": 0.3, "hit_rate": 0.1},
+}
+
+
+def findings_over(snapshots):
+    """What is said at each validation of a run."""
+    return [{finding.kind for finding in examine(snapshots[: n + 1])} for n in range(len(snapshots))]
+
+
+def changed(**values):
+    return [snapshot._replace(**values) for snapshot in HEALTHY]
+
+
+def test_a_healthy_run_is_silent():
+    assert findings_over(HEALTHY) == [set()] * 20
+
+
+def test_every_rule_has_a_broken_run():
+    assert set(BROKEN) == set(RULES)
+
+
+@pytest.mark.parametrize("kind", RULES)
+@pytest.mark.parametrize("boxes", [True, False])
+def test_a_broken_run_is_told_of_and_not_at_once(kind, boxes):
+    values = BROKEN[kind] if boxes else {**BROKEN[kind], "hit_rate": NAN}
+    found = findings_over(changed(**values))
+    assert not found[0]
+    assert kind in found[-1]
+    told = next(n for n, kinds in enumerate(found) if kind in kinds)
+    assert HEALTHY[told].progress <= 0.35
+    assert all(kind in kinds for kinds in found[told:])
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_the_message_says_what_to_try(kind):
+    message = next(f.message for f in examine(changed(**BROKEN[kind])) if f.kind == kind)
+    assert "Try" in message
+    assert "%" in message or "e-" in message  # how bad it is
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_one_bad_validation_is_not_enough(kind):
+    history = [*HEALTHY[:10], HEALTHY[10]._replace(**BROKEN[kind])]
+    assert not examine(history)
+
+
+@pytest.mark.parametrize(
+    ("why", "values"),
+    [
+        ("scores stay nearly equal under an entropy bonus, in the right order", {"entropy": 0.999}),
+        ("scores of a large scale, in the right order", {"entropy": 0.01}),
+        ("the evidence is always in one place", {"agreement": 1.0}),
+        ("the evidence is at the edge", {"at_edge": 1.0}),
+    ],
+)
+@pytest.mark.parametrize("known", [{"hit_rate": NAN}, {"skill": 0.05}])
+def test_what_looks_like_collapse_and_works_is_silent(why, values, known):
+    """Shown by the answers where nobody drew boxes, or by hits while answers are still to come."""
+    late = [s._replace(**values, **known) for s in HEALTHY if s.progress > 0.4]
+    kinds = set().union(*findings_over(late))
+    assert not kinds, why
+
+
+def test_most_images_of_one_class_is_no_collapse():
+    """97% are fine, 3% defective, and half of the defects are found."""
+    assert findings_over(changed(favourite_share=0.985, skill=0.5, loss=0.1, prior_loss=0.13))[-1] == set()
+
+
+def test_large_patches_are_always_near_an_edge():
+    assert "edge" not in findings_over(changed(at_edge=1.0, edge_by_chance=0.9, skill=0.3, hit_rate=0.1))[-1]
+
+
+def test_choosing_nearly_all_candidates_is_not_the_same_place():
+    assert "same place" not in findings_over(changed(agreement=1.0, by_chance=0.9, skill=0.3, hit_rate=0.1))[-1]
+
+
+def test_gradients_may_end_with_the_noise_or_with_the_loss():
+    tiny = {"gradient": 1e-6}
+    assert "no gradient" not in findings_over(changed(**tiny, sigma=0.1, skill=0.3, hit_rate=0.1))[-1]
+    assert "no gradient" not in findings_over(changed(**tiny, sigma=1.0, skill=0.95))[-1]
+
+
+def test_with_few_images_guesses_may_be_lucky():
+    lucky = {**BROKEN["no opinion"], "skill": 0.15}
+    assert "no opinion" in findings_over(changed(**lucky, luck=0.2))[-1]
+    assert "no opinion" not in findings_over(changed(**lucky, luck=0.06))[-1]
+
+
+def test_a_loss_that_is_no_number_is_told_at_once():
+    assert examine([HEALTHY[0]._replace(finite=False)]) == [NOT_FINITE]
+
+
+def test_a_system_without_a_scorer_is_only_asked_about_its_answers():
+    blank = dict.fromkeys(("hit_rate", "entropy", "agreement", "at_edge", "gradient", "sigma"), NAN)
+    assert findings_over(changed(**blank)) == [set()] * 20
+    assert findings_over(changed(**blank, **BROKEN["one class"]))[-1] == {"one class"}
+
+
+def test_a_handful_of_images_proves_nothing():
+    assert findings_over(changed(images=4, **BROKEN["one class"]))[-1] == set()
+
+
+# ---- the callback
+
+
+def make_predictions(label, said):
+    label, said = torch.tensor(label), torch.tensor(said)
+    n = len(label)
+    centres = torch.rand(n, 3, 2, generator=torch.Generator().manual_seed(0))
+    logits = 3.0 * torch.nn.functional.one_hot(said, 4).float()
+    unknown = torch.full((n,), math.nan)
+    return Predictions(torch.arange(n), label, logits, unknown, unknown, torch.full((n,), 0.5), centres)
+
+
+class FakeTask(SimpleNamespace):
+    """The attributes of a task that the watch looks at."""
+
+    def __init__(self, predictions, **values):
+        config = ModelConfig(
+            num_classes=4, image_size=(64, 64), view={"scale": 0.25}, scorer={"name": "conv", "pool": 2},
+            selection={"name": "perturbed", "k": 2}, extraction={"patch": 20},
+        )  # fmt: skip
+        super().__init__(
+            predictions=predictions,
+            model=PatchSelectionModel(config),
+            data={"val": SimpleNamespace(records=SimpleNamespace(classes=CLASSES))},
+            recipe=SimpleNamespace(steps=100),
+            sigma=0.04,
+            full_sigma=0.05,
+            warming_up=False,
+            **values,
+        )
+
+    @property
+    def main_step(self):
+        return self.trainer.global_step - 10
+
+
+def fake_trainer(step, **values):
+    trainer = Mock(spec=Trainer, global_step=step, is_global_zero=True, sanity_checking=False, state=Mock(fn=FITTING))
+    trainer.configure_mock(**values)
+    return trainer
+
+
+GOOD = make_predictions([0, 1, 2, 3] * 5, [0, 1, 2, 3] * 5)
+ONE_CLASS = make_predictions([0, 1, 2, 3] * 5, [1] * 20)
+
+
+def validate(watch, step, predictions, **values):
+    trainer = fake_trainer(step, **values)
+    watch.on_validation_end(trainer, FakeTask(predictions, trainer=trainer))
+
+
+def rows(folder):
+    path = folder / "warnings.csv"
+    return list(csv.reader(path.open(newline=""))) if path.exists() else []
+
+
+def told(folder):
+    return [(int(step), kind) for step, kind, _ in rows(folder)[1:]]
+
+
+def test_told_once_until_it_goes_away(tmp_path, caplog):
+    watch = CollapseWatch(tmp_path)
+    with caplog.at_level(logging.WARNING, "saccade"):
+        for step in range(20, 70, 10):
+            validate(watch, step, ONE_CLASS)
+        assert told(tmp_path) == [(40, "one class")]
+        validate(watch, 70, GOOD)
+        for step in range(80, 110, 10):
+            validate(watch, step, ONE_CLASS)
+    assert told(tmp_path) == [(40, "one class"), (100, "one class")]
+    assert caplog.text.count("'50', although their labels differ") == 2
+
+
+def test_the_warm_up_the_sanity_check_and_evaluation_alone_are_not_judged(tmp_path):
+    watch = CollapseWatch(tmp_path)
+    for step in (2, 5, 10):
+        validate(watch, step, ONE_CLASS)
+    validate(watch, 50, ONE_CLASS, sanity_checking=True)
+    validate(watch, 50, ONE_CLASS, state=Mock(fn=VALIDATING))
+    assert watch.history == []
+
+
+def test_only_the_first_process_speaks_and_all_keep_count(tmp_path, caplog):
+    watch = CollapseWatch(tmp_path)
+    for step in (30, 40, 50):
+        validate(watch, step, ONE_CLASS, is_global_zero=False)
+    assert not caplog.text
+    assert not rows(tmp_path)
+    assert watch.active == {"one class"}
+
+
+def test_a_loss_that_is_no_number_is_told_before_the_next_step(tmp_path):
+    watch, trainer = CollapseWatch(tmp_path), fake_trainer(17)
+    for loss in (1.0, NAN, NAN):
+        watch.on_train_batch_end(trainer, None, {"loss": torch.tensor(loss)}, None, 0)
+    assert told(tmp_path) == [(17, "not finite")]
+    validate(watch, 20, GOOD)
+    assert watch.active == {"not finite"}
+    validate(watch, 30, GOOD)
+    assert watch.active == set()
+
+
+def test_gradients_are_relative_to_the_first(tmp_path):
+    watch = CollapseWatch(tmp_path)
+    for step, size in ((20, 2.0), (30, 1.0), (40, 0.002)):
+        trainer = fake_trainer(step)
+        task = FakeTask(GOOD, trainer=trainer)
+        for parameter in task.model.scorer.parameters():
+            parameter.grad = torch.full_like(parameter, size)
+        watch.on_before_optimizer_step(trainer, task, None)
+        watch.on_before_optimizer_step(trainer, task, None)
+        watch.on_validation_end(trainer, task)
+    assert [s.gradient for s in watch.history] == pytest.approx([1.0, 0.5, 0.001], rel=1e-4)
+    assert watch.history[0].sigma == pytest.approx(0.8)
+
+
+def test_state_survives_a_checkpoint_and_later_rows_are_dropped(tmp_path):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    plan = [(step, GOOD if step == 50 else ONE_CLASS) for step in range(20, 90, 10)]
+    undisturbed = CollapseWatch(whole)
+    for step, predictions in plan:
+        validate(undisturbed, step, predictions)
+    first = CollapseWatch(stopped)
+    state = None
+    for step, predictions in plan:
+        validate(first, step, predictions)
+        if step == 60:
+            state = first.state_dict()
+    torch.save(state, tmp_path / "state")
+    second = CollapseWatch(stopped)
+    second.load_state_dict(torch.load(tmp_path / "state", weights_only=True))
+    second.on_train_start(fake_trainer(60), None)
+    assert told(stopped) == [(40, "one class")]
+    for step, predictions in plan[5:]:
+        validate(second, step, predictions)
+    assert rows(stopped) == rows(whole)
+    assert repr(second.history) == repr(undisturbed.history)  # NaN is not equal to NaN
+
+
+def test_a_row_that_was_cut_off_goes(tmp_path):
+    (tmp_path / "warnings.csv").write_text('step,kind,message\r\n5,edge,"a, b"\r\n7,ed')
+    CollapseWatch(tmp_path).on_train_start(fake_trainer(9), None)
+    assert rows(tmp_path) == [["step", "kind", "message"], ["5", "edge", "a, b"]]

@@ -1,0 +1,267 @@
+"""Learning rates against closed forms, steps against arithmetic by hand in double precision, and resuming."""
+
+import copy
+import math
+import pickle
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from saccade.training.optimisers import forget, learning_rate, make_optimiser, make_schedule
+from saccade.training.recipe import Optimiser, Recipe, Schedule, WarmUp
+
+
+class Toy(nn.Module):
+    """A scorer and something else, in double precision."""
+
+    def __init__(self, seed: int = 0):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.scorer = nn.Linear(3, 1).double()
+        self.features = nn.Linear(3, 2).double()
+
+    def loss(self, seed: int) -> torch.Tensor:
+        inputs = torch.randn(5, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        return (self.features(inputs) * self.scorer(inputs).sigmoid()).square().mean()
+
+    def flat(self) -> torch.Tensor:
+        return torch.cat([parameter.detach().flatten() for parameter in self.parameters()])
+
+
+def recipe_with(steps: int = 100, *, warm_up: int = 0, schedule: Schedule | None = None, **optimiser) -> Recipe:
+    constant = Schedule(name="constant", warm_up=0.0)
+    return Recipe(
+        steps=steps,
+        warm_up=WarmUp(steps=warm_up, lr=2e-3),
+        schedule=schedule or constant,
+        optimiser=Optimiser(**optimiser),
+    )
+
+
+def train(model: Toy, recipe: Recipe, steps: range, saved: dict | None = None) -> dict:
+    """Train as a loop would, from `saved` if there is one; the state afterwards."""
+    optimiser = make_optimiser(model, recipe)
+    schedule = make_schedule(optimiser, recipe)
+    if saved:
+        model.load_state_dict(saved["model"])
+        optimiser.load_state_dict(saved["optimiser"])
+        schedule.load_state_dict(saved["schedule"])
+    for step in steps:
+        optimiser.zero_grad()
+        model.loss(step).backward()
+        optimiser.step()
+        schedule.step()
+    parts = {"model": model, "optimiser": optimiser, "schedule": schedule}
+    return pickle.loads(pickle.dumps({name: part.state_dict() for name, part in parts.items()}))
+
+
+def gradients(model: Toy, step: int, value: torch.Tensor) -> torch.Tensor:
+    """The gradient of the toy's loss at other weights, in the order of its parameters."""
+    other = copy.deepcopy(model)
+    nn.utils.vector_to_parameters(value, other.parameters())
+    return torch.cat([g.flatten() for g in torch.autograd.grad(other.loss(step), list(other.parameters()))])
+
+
+# ---- learning rates
+
+
+def test_cosine_is_the_closed_form_after_a_linear_warm_up():
+    recipe = recipe_with(steps=200, schedule=Schedule(name="cosine", warm_up=0.1), lr=3e-4)
+    for step in range(201):
+        expected = step / 20 if step < 20 else 0.5 * (1 + math.cos(math.pi * (step - 20) / 180))
+        assert learning_rate(recipe, "rest", step) == pytest.approx(3e-4 * expected, rel=1e-12, abs=1e-18)
+    assert learning_rate(recipe, "rest", 20) == 3e-4
+    assert learning_rate(recipe, "rest", 200) == 0.0
+
+
+def test_cosine_without_warm_up_starts_at_its_highest():
+    recipe = recipe_with(schedule=Schedule(name="cosine", warm_up=0.0), lr=1e-4)
+    assert learning_rate(recipe, "rest", 0) == 1e-4
+
+
+@pytest.mark.parametrize("steps", [10, 70, 313, 1000])
+def test_piecewise_falls_at_its_milestones(steps):
+    """The paper's CUB schedule: ×0.1 at 60% and 80%, after 5% of warm-up."""
+    recipe = recipe_with(steps=steps, schedule=Schedule(name="piecewise"), lr=1e-3)
+    for step in range(steps):
+        falls = (10 * step >= 6 * steps) + (10 * step >= 8 * steps)
+        expected = min(1.0, 20 * step / steps) * 0.1**falls
+        assert learning_rate(recipe, "rest", step) == pytest.approx(1e-3 * expected, rel=1e-12)
+
+
+def test_the_scorer_has_its_own_rate_and_rises_in_a_line():
+    recipe = recipe_with(lr=1e-3, scorer_lr=0.5, scorer_start=0.2, scorer_rise=0.4)
+    rates = [learning_rate(recipe, "scorer", step) for step in (0, 10, 20, 40, 99)]
+    assert rates == pytest.approx([1e-4, 2e-4, 3e-4, 5e-4, 5e-4])
+    at_once = replace(recipe, optimiser=replace(recipe.optimiser, scorer_rise=0.0))
+    assert learning_rate(at_once, "scorer", 0) == pytest.approx(5e-4)
+
+
+def test_before_the_first_label_only_the_scorer_learns():
+    recipe = recipe_with(warm_up=7, schedule=Schedule(name="cosine", warm_up=0.1), lr=1e-4)
+    without = replace(recipe, warm_up=WarmUp(steps=0))
+    assert [learning_rate(recipe, "scorer", step) for step in range(7)] == [2e-3] * 7
+    assert [learning_rate(recipe, "rest", step) for step in range(7)] == [0.0] * 7
+    for group in ("scorer", "rest"):
+        later = [learning_rate(recipe, group, 7 + step) for step in range(101)]
+        assert later == [learning_rate(without, group, step) for step in range(101)]
+
+
+def test_the_optimiser_gets_exactly_these_rates():
+    recipe = recipe_with(steps=20, warm_up=5, schedule=Schedule(warm_up=0.2), lr=3e-4, scorer_start=0.1)
+    optimiser = make_optimiser(Toy(), recipe)
+    before = {group["name"]: group["lr"] for group in optimiser.param_groups}
+    assert before == {"scorer": 2e-3, "rest": 0.0}
+    schedule = make_schedule(optimiser, recipe)
+    for step in range(26):
+        for group in optimiser.param_groups:
+            assert group["lr"] == learning_rate(recipe, group["name"], step)
+        optimiser.step()
+        schedule.step()
+
+
+# ---- groups
+
+
+def test_groups_part_the_trainable_parameters():
+    model = Toy()
+    model.features.bias.requires_grad_(False)
+    groups = {group["name"]: group["params"] for group in make_optimiser(model, Recipe()).param_groups}
+    assert [id(p) for p in groups["scorer"]] == [id(p) for p in model.scorer.parameters()]
+    assert [id(p) for p in groups["rest"]] == [id(model.features.weight)]
+
+
+def test_a_system_without_a_scorer_has_one_group():
+    assert [group["name"] for group in make_optimiser(nn.Linear(3, 2), Recipe()).param_groups] == ["rest"]
+
+
+def test_a_frozen_model_is_refused():
+    with pytest.raises(ValueError, match="unfreeze"):
+        make_optimiser(nn.Linear(3, 2).requires_grad_(False), Recipe())
+
+
+# ---- steps and weight decay
+
+
+def test_two_adamw_steps_with_independent_decay_by_hand():
+    model, lr, decay = Toy(), 1e-2, 0.03
+    value = model.flat()
+    first, second = torch.zeros_like(value), torch.zeros_like(value)
+    expected = value
+    for step in (1, 2):
+        gradient = gradients(model, step - 1, expected)
+        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+        update = (first / (1 - 0.9**step)) / ((second / (1 - 0.999**step)).sqrt() + 1e-8)
+        expected = expected * (1 - decay) - lr * update
+    train(model, recipe_with(lr=lr, weight_decay=decay, independent_decay=True), range(2))
+    assert_close(model.flat(), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_two_sgd_steps_with_independent_decay_by_hand():
+    model, lr, decay = Toy(), 1e-1, 0.03
+    expected, momentum = model.flat(), 0
+    for step in range(2):
+        momentum = 0.9 * momentum + gradients(model, step, expected)
+        expected = expected * (1 - decay) - lr * momentum
+    train(model, recipe_with(name="sgd", lr=lr, weight_decay=decay, independent_decay=True), range(2))
+    assert_close(model.flat(), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_sgd_has_torchs_l2_by_default():
+    """The paper's CUB setting: the decay goes through the momentum."""
+    model, lr, decay = Toy(), 1e-1, 0.03
+    expected, momentum = model.flat(), 0
+    for step in range(2):
+        momentum = 0.9 * momentum + gradients(model, step, expected) + decay * expected
+        expected = expected - lr * momentum
+    train(model, recipe_with(name="sgd", lr=lr, weight_decay=decay), range(2))
+    assert_close(model.flat(), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_independent_decay_is_torchs_divided_by_the_learning_rate():
+    """The released code's 1e-4 is torch's 1.0 at a learning rate of 1e-4."""
+    ours, theirs = Toy(), Toy()
+    train(ours, recipe_with(lr=1e-4, weight_decay=1e-4, independent_decay=True), range(20))
+    optimiser = torch.optim.AdamW(theirs.parameters(), lr=1e-4, weight_decay=1.0)
+    for step in range(20):
+        optimiser.zero_grad()
+        theirs.loss(step).backward()
+        optimiser.step()
+    assert_close(ours.flat(), theirs.flat(), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd"])
+def test_independent_decay_waits_for_the_gradient(name):
+    """With a closure, as Lightning passes it, the gradient must be that of the weights before the decay."""
+    recipe = recipe_with(name=name, lr=1e-2, weight_decay=0.1, independent_decay=True)
+    plain, closed = Toy(), Toy()
+    train(plain, recipe, range(3))
+    optimiser = make_optimiser(closed, recipe)
+    for step in range(3):
+
+        def closure(step=step):
+            optimiser.zero_grad()
+            loss = closed.loss(step)
+            loss.backward()
+            return loss.item()
+
+        expected = closed.loss(step).item()
+        assert optimiser.step(closure) == expected
+    assert torch.equal(closed.flat(), plain.flat())
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd"])
+def test_weights_without_a_gradient_keep_their_size(name):
+    """During the label-free warm-up the rest has no gradients, and must not decay meanwhile."""
+    model = Toy()
+    rest, scorer = model.features.weight.detach().clone(), model.scorer.weight.detach().clone()
+    optimiser = make_optimiser(model, recipe_with(name=name, warm_up=3, weight_decay=0.1, independent_decay=True))
+    model.scorer(torch.ones(1, 3, dtype=torch.float64)).sum().backward()
+    optimiser.step()
+    assert torch.equal(model.features.weight, rest)
+    assert not torch.equal(model.scorer.weight, scorer)
+
+
+# ---- going on
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd"])
+@pytest.mark.parametrize("independent", [False, True])
+@pytest.mark.parametrize("stop", [3, 8])  # within the warm-up and after it
+def test_a_run_in_two_parts_ends_like_one(name, independent, stop):
+    recipe = recipe_with(
+        steps=10, warm_up=5, schedule=Schedule(warm_up=0.1), name=name, scorer_start=0.2, independent_decay=independent
+    )
+    whole, parts = Toy(), Toy()
+    expected = train(whole, recipe, range(15))
+    saved = train(parts, recipe, range(stop))
+    end = train(Toy(seed=1), recipe, range(stop, 15), saved)
+    assert all(torch.equal(end["model"][key], value) for key, value in expected["model"].items())
+    assert end["schedule"] == expected["schedule"]
+    assert end["optimiser"]["param_groups"] == expected["optimiser"]["param_groups"]
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd"])
+def test_forgetting_makes_the_scorer_start_afresh_and_leaves_the_rest(name):
+    model, recipe = Toy(), recipe_with(name=name, lr=1e-2)
+    optimiser = make_optimiser(model, recipe)
+    for step in range(3):
+        optimiser.zero_grad()
+        model.loss(step).backward()
+        optimiser.step()
+    kept = {p: copy.deepcopy(optimiser.state[p]) for p in model.features.parameters()}
+    forget(optimiser, "scorer")
+    assert not any(p in optimiser.state for p in model.scorer.parameters())
+    assert all(str(optimiser.state[p]) == str(state) for p, state in kept.items())
+
+    fresh = copy.deepcopy(model)
+    fresh_optimiser = make_optimiser(fresh, recipe)
+    for each, its_optimiser in ((model, optimiser), (fresh, fresh_optimiser)):
+        its_optimiser.zero_grad()
+        each.loss(9).backward()
+        its_optimiser.step()
+    assert torch.equal(model.scorer.weight, fresh.scorer.weight)
+    assert not torch.equal(model.features.weight, fresh.features.weight)

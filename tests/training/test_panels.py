@@ -1,0 +1,206 @@
+"""Panels show what the model looks at, taking them changes nothing, and a stopped run has all of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.loggers import TensorBoardLogger
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tiny import make_spots, tiny_recipe
+from tiny_fit import CrashError, crash_at, fit
+from torch.testing import assert_close
+
+from saccade import ModelConfig, PatchSelectionModel
+from saccade.datasets.dataset import unit_range
+from saccade.report.run import Panel, read_panel
+from saccade.training.panels import Panels, glimpse, spread, write_panel
+from saccade.training.recipe import WarmUp
+
+
+def test_spread_takes_from_every_class():
+    labels = np.random.default_rng(0).integers(0, 5, 100).tolist()
+    chosen = spread(labels, 7)
+    assert chosen == sorted(set(chosen))
+    counts = np.bincount([labels[n] for n in chosen], minlength=5)
+    assert counts.min() == 1
+    assert counts.max() == 2
+
+
+def test_spread_takes_what_there_is():
+    assert spread([0, 0], 4) == [0, 1]
+    assert spread([3, 3, 3, 3, 7], 3) == [0, 1, 4]
+    assert len(spread(list(range(200)), 4)) == 4
+
+
+def make_model(**changes):
+    torch.manual_seed(0)
+    config = ModelConfig(
+        num_classes=2,
+        image_size=(64, 96),
+        view={"scale": 0.25},
+        scorer={"name": "conv", "pool": 2},
+        selection={"name": "perturbed", "k": 3, "sigma": 0.5},
+        extraction={"patch": [20, 16]},
+        features={"name": "ats", "width": 8},
+    )
+    return PatchSelectionModel(replace(config, **changes))
+
+
+def make_image(height=64, width=96):
+    return torch.randint(256, (3, height, width), generator=torch.Generator().manual_seed(0)).byte()
+
+
+def test_a_hard_look_is_what_the_model_does_in_evaluation():
+    model, image = make_model(), make_image()
+    glance = glimpse(model, image, 1, sigma=None)
+    output = model.eval()(unit_range(image[None]))
+    assert glance.label == 1
+    assert glance.boxes.tolist() == output.boxes[0].tolist()
+    assert_close(torch.from_numpy(glance.scores).flatten(), output.scores[0])
+    assert (glance.weight == np.eye(3)).all()
+    padded = np.pad(image.permute(1, 2, 0).numpy(), ((50, 50), (50, 50), (0, 0)))
+    for patch, (left, top, right, bottom) in zip(glance.patches, glance.boxes, strict=True):
+        assert (patch == padded[top + 50 : bottom + 50, left + 50 : right + 50]).all()
+
+
+def test_a_soft_look_is_the_blend_of_its_boxes():
+    model, image = make_model(), make_image()
+    glance = glimpse(model, image, 0, sigma=0.3)
+    assert len(glance.boxes) > 3
+    assert_close(glance.weight.sum(axis=1), np.ones(3, np.float32))
+    assert (glance.weight.max(axis=0) > 0).all()
+    padded = np.pad(image.permute(1, 2, 0).numpy(), ((50, 50), (50, 50), (0, 0))).astype(float)
+    cuts = [padded[top + 50 : bottom + 50, left + 50 : right + 50] for left, top, right, bottom in glance.boxes]
+    blend = np.einsum("ks,spqc->kpqc", glance.weight.astype(float), np.stack(cuts))
+    assert np.abs(glance.patches - blend).max() < 0.51  # rounded to bytes
+
+
+def test_less_noise_gives_fewer_boxes():
+    model, image = make_model(), make_image()
+    counts = [len(glimpse(model, image, 0, sigma=sigma).boxes) for sigma in (0.5, 0.05, 0.0)]
+    assert counts[0] > counts[1] > counts[2] == 3
+
+
+@pytest.mark.parametrize("sigma", [0.2, None])
+def test_looking_changes_nothing(sigma):
+    """Not in a model that holds batch norm and has some parts in evaluation mode; not even where random numbers are."""
+    model, image = make_model(scorer={"name": "conv", "pool": 2, "squeeze_excitation": 2}), make_image()
+    model.train()
+    model.features.norm.eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    modes, sigma_before, random = [m.training for m in model.modules()], model.selection.sigma, torch.get_rng_state()
+    first, second = (glimpse(model, image, 0, sigma=sigma) for _ in range(2))
+    assert [m.training for m in model.modules()] == modes
+    assert model.selection.sigma == sigma_before
+    assert torch.equal(torch.get_rng_state(), random)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(p.grad is None for p in model.parameters())
+    assert (first.patches == second.patches).all()
+
+
+def test_the_model_is_given_back_even_if_looking_fails():
+    model = make_model().train()
+    model.scorer.layers[0].weight.data.fill_(torch.nan)
+    with pytest.raises(ValueError, match="NaN"):
+        glimpse(model, make_image(), 0, sigma=0.1)
+    assert all(m.training for m in model.modules())
+    assert model.selection.sigma == 0.5
+
+
+def test_large_images_are_shown_small():
+    model, image = make_model(), make_image(400, 1600)
+    glance = glimpse(model, image, 0, sigma=None)
+    assert glance.image.shape == (160, 640, 3)
+    assert glance.size == (400, 1600)
+    assert glance.boxes.tolist() == model.eval()(unit_range(image[None])).boxes[0].tolist()
+
+
+def test_a_panel_is_read_as_it_was_written(tmp_path):
+    glances = tuple(glimpse(make_model(), make_image(64, width), n, sigma=0.3) for n, width in enumerate((96, 80)))
+    panel = Panel(12, 8, 0.02, glances)
+    write_panel(tmp_path / "panels" / "0000012.npz", panel, [5, 9])
+    read = read_panel(tmp_path / "panels" / "0000012.npz")
+    assert (read.step, read.main_step, read.sigma) == (12, 8, 0.02)
+    for one, other in zip(read.glances, glances, strict=True):
+        assert (one.label, one.size) == (other.label, other.size)
+        for name in ("image", "scores", "patches", "boxes", "weight"):
+            assert np.array_equal(getattr(one, name), getattr(other, name))
+    assert np.load(tmp_path / "panels" / "0000012.npz")["index"].tolist() == [5, 9]
+    assert [path.name for path in (tmp_path / "panels").iterdir()] == ["0000012.npz"]
+
+
+# ---- in a run
+
+
+@pytest.fixture(scope="module")
+def spots(tmp_path_factory) -> Path:
+    return make_spots(tmp_path_factory.mktemp("data") / "spots", 40, sizes=(64, 80))
+
+
+def run_panels(spots, folder, **changes):
+    fit(tiny_recipe(spots, **changes), folder, Panels(folder / "panels"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(spots, tmp_path_factory) -> Path:
+    return run_panels(spots, tmp_path_factory.mktemp("undisturbed"))
+
+
+def panels_of(run):
+    return {path.name: read_panel(path) for path in sorted((run / "panels").iterdir())}
+
+
+def test_a_run_has_its_start_middle_and_end(undisturbed):
+    panels = panels_of(undisturbed)
+    assert list(panels) == ["0000004.npz", "0000010.npz", "0000016.npz"]
+    assert [panel.main_step for panel in panels.values()] == [0, 6, 12]
+    assert [panel.sigma for panel in panels.values()] == pytest.approx([0.05, 0.025, 0])
+    start, _, end = panels.values()
+    assert len(start.glances) == 4
+    assert [glance.label for glance in start.glances] == [glance.label for glance in end.glances]
+    assert {glance.label for glance in end.glances} == {0, 1}
+    assert {glance.size for glance in end.glances} == {(64, 64), (80, 80)}
+    assert all((glance.weight == np.eye(2)).all() for glance in end.glances)
+
+
+def test_noise_that_stays_ends_with_the_training(spots, tmp_path):
+    *_, end = panels_of(run_panels(spots, tmp_path, sigma_decay="constant", steps=2)).values()
+    assert end.sigma == 0.05
+    assert all((glance.weight == np.eye(2)).all() for glance in end.glances)
+
+
+def test_tensorboard_has_a_figure_of_each_image_at_each_validation(spots, tmp_path):
+    board = TensorBoardLogger(tmp_path, "tensorboard", "")
+    fit(tiny_recipe(spots, validate_every=8), tmp_path, Panels(tmp_path / "panels", count=2), logger=board)
+    events = EventAccumulator(board.log_dir).Reload()
+    assert len(events.Tags()["images"]) == 2
+    assert all([event.step for event in events.Images(tag)] == [8, 16] for tag in events.Tags()["images"])
+
+
+@pytest.mark.parametrize("step", [4, 5, 10, 12, 15])
+def test_a_stopped_run_ends_with_the_same_panels(step, spots, undisturbed, tmp_path, monkeypatch):
+    crash_at(step, monkeypatch)
+    with pytest.raises(CrashError):
+        run_panels(spots, tmp_path)
+    run_panels(spots, tmp_path)
+    expected, found = ({path.name: path for path in (run / "panels").iterdir()} for run in (undisturbed, tmp_path))
+    assert found.keys() == expected.keys()
+    for name in found:
+        one, other = np.load(found[name]), np.load(expected[name])
+        assert all(np.array_equal(one[key], other[key]) for key in other.files)
+
+
+def test_panels_of_a_future_that_did_not_come_are_removed(spots, tmp_path):
+    (tmp_path / "panels").mkdir()
+    for step in (3, 16, 99):
+        (tmp_path / "panels" / f"{step:07d}.npz").write_bytes(b"from another run")
+    assert list(panels_of(run_panels(spots, tmp_path))) == ["0000004.npz", "0000010.npz", "0000016.npz"]
+
+
+def test_a_system_that_selects_nothing_has_no_panels(spots, tmp_path):
+    recipe = tiny_recipe(spots, steps=2)
+    run_panels(spots, tmp_path, steps=2, model=replace(recipe.model, system="cnn"), warm_up=WarmUp())
+    assert not (tmp_path / "panels").exists()

@@ -1,0 +1,233 @@
+"""A run from beginning to end, and from wherever it was stopped."""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from lightning.pytorch import Callback
+from safetensors.torch import load_file
+from tiny import make_spots, tiny_recipe
+
+from saccade.systems import load_model
+from saccade.training import run as run_module
+from saccade.training.checkpoints import Stopped
+from saccade.training.log import read_metrics
+from saccade.training.recipe import dump_recipe
+from saccade.training.run import evaluate, train
+from saccade.training.task import Task
+
+TOTAL = 16
+
+
+@pytest.fixture(scope="module")
+def spots(tmp_path_factory) -> Path:
+    return make_spots(tmp_path_factory.mktemp("data") / "spots")
+
+
+@pytest.fixture(scope="module")
+def without_pictures():
+    """Reports and panels have tests of their own; here they would take most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "write_report", lambda folder: folder / "report.html")
+        patch.setattr(run_module, "Panels", lambda folder: Callback())
+        yield
+
+
+@pytest.fixture(scope="module")
+def undisturbed(spots, tmp_path_factory, without_pictures) -> Path:
+    return train(tiny_recipe(spots), tmp_path_factory.mktemp("runs") / "undisturbed")
+
+
+def assert_same_run(run: Path, other: Path) -> None:
+    for name in ("best", "last"):
+        weights, expected = (load_file(folder / name / "model.safetensors") for folder in (run, other))
+        assert weights.keys() == expected.keys()
+        for key in weights:
+            assert torch.equal(weights[key], expected[key]), (name, key)
+    assert (run / "metrics.csv").read_text() == (other / "metrics.csv").read_text()
+    assert (run / "evaluation" / "test.csv").read_text() == (other / "evaluation" / "test.csv").read_text()
+
+
+def at_step(number: int, act) -> None:
+    """Lets `act` happen when step `number` is about to be taken, once."""
+    begin = Task.on_train_batch_start
+
+    def begin_or_act(self, batch, batch_idx):
+        if self.global_step == number:
+            Task.on_train_batch_start = begin
+            act()
+        begin(self, batch, batch_idx)
+
+    Task.on_train_batch_start = begin_or_act
+
+
+class CrashError(RuntimeError):
+    pass
+
+
+def crash():
+    raise CrashError
+
+
+def test_a_run_folder_holds_everything(spots, tmp_path):
+    run = train(tiny_recipe(spots), tmp_path / "run")
+    held = {path.name for path in run.iterdir()}
+    assert held >= {
+        "recipe.yaml",
+        "run.json",
+        "metrics.csv",
+        "best",
+        "last",
+        "checkpoints",
+        "evaluation",
+        "tensorboard",
+        "panels",
+        "report.html",
+    }
+    assert yaml.safe_load((run / "recipe.yaml").read_text()) == yaml.safe_load(dump_recipe(tiny_recipe(spots)))
+    facts = json.loads((run / "run.json").read_text())
+    assert facts["seed"] == 0
+    assert facts["versions"]["torch"] == torch.__version__.partition("+")[0]
+    assert facts["parameters"] == sum(p.numel() for p in load_model(run / "best").parameters())
+    assert [row["step"] for row in read_metrics(run / "metrics.csv")] == [0, 5, 10, 15, 16]
+    assert not list(run.rglob("*.part"))
+
+
+def test_classes_travel_with_the_model(undisturbed):
+    assert load_model(undisturbed / "best").config.classes == ("across", "along")
+
+
+@pytest.mark.parametrize("step", [0, 2, 4, 5, 6, 10, 13, 15])
+def test_a_run_killed_at_any_step_ends_like_an_undisturbed_one(step, spots, undisturbed, tmp_path, without_pictures):
+    at_step(step, crash)
+    with pytest.raises(CrashError):
+        train(tiny_recipe(spots), tmp_path / "run")
+    train(tiny_recipe(spots), tmp_path / "run")
+    assert_same_run(tmp_path / "run", undisturbed)
+
+
+@pytest.mark.parametrize("step", [1, 4, 9, 14])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_being_asked_to_stop_saves_the_step(step, number, spots, undisturbed, tmp_path, without_pictures):
+    before = signal.getsignal(number)
+    at_step(step, lambda: os.kill(os.getpid(), number))
+    with pytest.raises(Stopped, match=f"step {step + 1}"):
+        train(tiny_recipe(spots), tmp_path / "run")
+    assert signal.getsignal(number) == before
+    assert (tmp_path / "run" / "checkpoints" / f"{step + 1:08d}.ckpt").is_file()
+    train(tiny_recipe(spots), tmp_path / "run")
+    assert_same_run(tmp_path / "run", undisturbed)
+
+
+@pytest.mark.parametrize("left", [0, 100, 0.5, 0.99])
+def test_a_truncated_checkpoint_is_passed_over(left, spots, undisturbed, tmp_path, without_pictures, caplog):
+    at_step(12, crash)
+    with pytest.raises(CrashError):
+        train(tiny_recipe(spots), tmp_path / "run")
+    *_, newest = sorted((tmp_path / "run" / "checkpoints").glob("*.ckpt"))
+    whole = newest.read_bytes()
+    newest.write_bytes(whole[: left if isinstance(left, int) else int(left * len(whole))])
+    with caplog.at_level(logging.WARNING, "saccade"):
+        train(tiny_recipe(spots), tmp_path / "run")
+    assert f"{newest} cannot be read" in caplog.text
+    assert_same_run(tmp_path / "run", undisturbed)
+
+
+def test_a_finished_run_is_left_alone(undisturbed, spots, capsys):
+    before = {path: path.stat().st_mtime_ns for path in undisturbed.rglob("*")}
+    train(tiny_recipe(spots), undisturbed)
+    assert "is finished" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in undisturbed.rglob("*")} == before
+
+
+def test_another_recipe_does_not_go_into_the_same_folder(undisturbed, spots):
+    with pytest.raises(ValueError, match=r"steps 12 there, 13 here.*--out"):
+        train(tiny_recipe(spots, steps=13), undisturbed)
+
+
+def test_a_folder_of_something_else_is_refused(spots, tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(ValueError, match="not empty and holds no run"):
+        train(tiny_recipe(spots), tmp_path)
+
+
+def test_the_best_model_is_chosen_by_validation(undisturbed):
+    rows = [row for row in read_metrics(undisturbed / "metrics.csv") if "val/accuracy" in row and row["step"] > 4]
+    summary = json.loads((undisturbed / "evaluation" / "val.json").read_text())
+    assert summary["accuracy"] == pytest.approx(max(row["val/accuracy"] for row in rows))
+
+
+def test_evaluation_again_gives_the_same_numbers(undisturbed):
+    before = json.loads((undisturbed / "evaluation" / "test.json").read_text())
+    after = evaluate(undisturbed, split="test")
+    for name in ("images", "accuracy", "loss", "hit_rate"):
+        assert after[name] == before[name]
+
+
+def test_other_data_with_an_unknown_class_is_refused(undisturbed, tmp_path):
+    other = make_spots(tmp_path / "other", 20)
+    table = other / "labels.csv"
+    table.write_text(table.read_text().replace(",along,", ",diagonal,"))
+    with pytest.raises(ValueError, match=r"no class 'diagonal'; it knows across, along"):
+        evaluate(undisturbed, data=other)
+
+
+def test_images_of_different_sizes_train_together(tmp_path, without_pictures):
+    data = make_spots(tmp_path / "data", 40, sizes=(SIDE_SMALL, 64, 80))
+    run = train(tiny_recipe(data, steps=3), tmp_path / "run")
+    assert json.loads((run / "evaluation" / "test.json").read_text())["images"] == 8
+
+
+SIDE_SMALL = 48
+
+
+def test_the_low_resolution_cnn_trains_by_the_same_recipe(spots, tmp_path, without_pictures):
+    recipe = tiny_recipe(spots, steps=3)
+    stages = replace(recipe.model, system="cnn")
+    run = train(replace(recipe, model=stages, warm_up=replace(recipe.warm_up, steps=0)), tmp_path / "run")
+    summary = json.loads((run / "evaluation" / "test.json").read_text())
+    assert summary["pixels"] == {"image": 64 * 64, "view": 16 * 16}
+    assert "hit_rate" not in summary
+
+
+def run_command(*words: str, **options) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "saccade.cli", *words], capture_output=True, text=True, env=environment, **options
+    )
+
+
+KILLED = """
+import os, signal, sys
+from saccade.training.task import Task
+begin = Task.on_train_batch_start
+def begin_or_die(self, batch, batch_idx):
+    if self.global_step == 8:
+        os.kill(os.getpid(), signal.SIGKILL)
+    begin(self, batch, batch_idx)
+Task.on_train_batch_start = begin_or_die
+from saccade.cli import main
+main(sys.argv[1:])
+"""
+
+
+def test_sigkill_from_the_command_line(spots, undisturbed, tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(dump_recipe(tiny_recipe(spots)))
+    words = ["train", str(recipe), "--out", str(tmp_path / "run")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    killed = subprocess.run([sys.executable, "-c", KILLED, *words], env=environment, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    done = run_command(*words)
+    assert done.returncode == 0, done.stderr
+    assert "going on at step 5" in done.stdout
+    torch.manual_seed(0)
+    assert load_file(tmp_path / "run" / "last" / "model.safetensors").keys()

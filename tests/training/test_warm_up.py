@@ -1,0 +1,106 @@
+"""The warm-up's target against a loop over candidates, and its loss against closed forms."""
+
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from saccade import ModelConfig, PatchSelectionModel
+from saccade.extraction import Grid
+from saccade.images import make_view
+from saccade.training.warm_up import missing_detail, warm_up_loss
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def detail_by_loop(image, view, grid):
+    """Candidate by candidate, in double precision; boxes cut at the image's border."""
+    upsampled = F.interpolate(view, size=image.shape[-2:], mode="bilinear", align_corners=False)
+    residual = (image - upsampled).double() ** 2
+    means = []
+    for left, top, right, bottom in grid.boxes(torch.arange(grid.num_candidates)).tolist():
+        inside = residual[:, :, max(top, 0) : max(bottom, 0), max(left, 0) : max(right, 0)]
+        means.append(inside.mean(dim=(1, 2, 3)) if inside.numel() else inside.new_zeros(len(image)))
+    return torch.stack(means, dim=1)
+
+
+def test_detail_equals_a_loop_over_candidates():
+    config = ModelConfig(num_classes=2, image_size=(90, 121), view={"scale": 1 / 3}, extraction={"patch": [20, 31]})
+    model = PatchSelectionModel(config)
+    image = torch.rand(2, 3, 90, 121, generator=seeded(0))
+    grid = model.grid((90, 121))
+    assert grid.left_px.min() < 0  # some patches leave the image
+    view = model.view(image)
+    assert_close(missing_detail(image, view, grid), detail_by_loop(image, view, grid).float())
+
+
+def test_detail_of_candidates_outside_the_image_is_zero():
+    grid = Grid(torch.tensor([-9, 3]), torch.tensor([-4, 30]), (8, 8))
+    image = torch.rand(1, 1, 16, 32, generator=seeded(0))
+    view = make_view(image, 1 / 2)
+    assert_close(missing_detail(image, view, grid), detail_by_loop(image, view, grid).float())
+    assert (missing_detail(image, view, grid)[0, :2] == 0).all()
+
+
+def test_detail_survives_cancellation():
+    """A faint candidate after a megapixel of strong residual: float32 sums would be off by far more than its value."""
+    rows, cols = torch.arange(1024), torch.arange(1024)
+    image = (100.0 * ((rows[:, None] + cols) % 2))[None, None]  # 50² away from its flat view, everywhere
+    image[..., -8:, -8:] = 50.0
+    grid = Grid(torch.tensor([1016]), torch.tensor([1016]), (8, 8))
+    view = torch.full((1, 1, 512, 512), 50.0 + 1e-2)
+    assert_close(missing_detail(image, view, grid), torch.full((1, 1), 1e-4), rtol=1e-2, atol=0)
+
+
+def test_loss_is_zero_for_the_standardised_target_and_one_for_no_opinion():
+    target = torch.rand(4, 50, generator=seeded(0))
+    std, mean = torch.std_mean(target, dim=1, keepdim=True, correction=0)
+    assert_close(warm_up_loss((target - mean) / std, target), torch.tensor(0.0))
+    assert_close(warm_up_loss(torch.zeros(4, 50), target), torch.tensor(1.0))
+
+
+def test_loss_ignores_each_images_level_and_contrast():
+    target, scores = torch.rand(2, 3, 40, generator=seeded(0))
+    scale = torch.tensor([[1e-3], [1.0], [50.0]])
+    assert_close(warm_up_loss(scores, target * scale + scale), warm_up_loss(scores, target), rtol=1e-3, atol=0)
+
+
+def test_a_flat_image_asks_for_equal_scores():
+    scores = torch.zeros(1, 20, requires_grad=True)
+    warm_up_loss(scores, torch.full((1, 20), 0.25)).backward()
+    assert (scores.grad == 0).all()
+
+
+def test_the_scorer_learns_it_without_labels():
+    """Fine stripes on blank paper: after the warm-up the highest score is at the stripes, in places never shown."""
+    torch.manual_seed(0)
+    config = ModelConfig(
+        num_classes=2,
+        image_size=(64, 64),
+        channels=1,
+        view={"scale": 1 / 4},
+        scorer={"name": "conv", "pool": 2},
+        selection={"name": "perturbed", "k": 1},
+        extraction={"patch": 16},
+    )
+    model, generator = PatchSelectionModel(config), seeded(0)
+    grid = model.grid((64, 64))
+    optimiser = torch.optim.AdamW(model.scorer.parameters(), lr=5e-3)
+    for _ in range(60):
+        view, target, _ = _striped(model, grid, generator)
+        optimiser.zero_grad()
+        warm_up_loss(model.scorer(view), target).backward()
+        optimiser.step()
+    view, _, centres = _striped(model, grid, generator)
+    boxes = grid.boxes(model.scorer(view).argmax(dim=1))
+    assert ((boxes[:, :2] <= centres) & (centres < boxes[:, 2:])).all(dim=1).float().mean() > 0.9
+
+
+def _striped(model, grid, generator):
+    image = torch.ones(32, 1, 64, 64)
+    corners = torch.randint(56, (32, 2), generator=generator)
+    for picture, (x, y) in zip(image, corners.tolist(), strict=True):
+        picture[:, y : y + 8, x : x + 8 : 2] = 0
+    view = model.view(image)
+    return view, missing_detail(image, view, grid), corners + 4
