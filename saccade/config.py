@@ -7,7 +7,7 @@ The options of a part are the keyword arguments of its constructor, so they are 
 
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -83,13 +83,22 @@ def build(stage: str, parts: Mapping[str, Any], spec: Mapping[str, Any], *inputs
 
 def build_one(what: str, part: Any, options: Mapping[str, Any], *inputs: Any, **context: Any) -> Any:
     """`part(*inputs, …)` with `options`; one it does not have, or one it lacks, is an error that lists them."""
-    signature = inspect.signature(part).parameters.values()
-    parameters = [p for p in signature if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)][len(inputs) :]
-    known = [p.name for p in parameters if p.name not in context]
-    if unknown := [option for option in options if option not in known]:
-        takes = f"it takes {', '.join(known)}" if known else "it takes none"
-        raise ValueError(f"{what} has no option {', '.join(map(repr, unknown))}: {takes}")
+    parameters = _parameters(part)[len(inputs) :]
+    check_options(what, part, options, elsewhere=(*(p.name for p in _parameters(part)[: len(inputs)]), *context))
     given = {p.name: context[p.name] for p in parameters if p.name in context} | dict(options)
     if missing := [p.name for p in parameters if p.default is p.empty and p.name not in given]:
         raise ValueError(f"{what} needs the option {', '.join(map(repr, missing))}")
     return part(*inputs, **given)
+
+
+def check_options(what: str, part: Any, options: Mapping[str, Any], *, elsewhere: Sequence[str] = ()) -> None:
+    """Refuse options that `part` does not take; what it gets from `elsewhere` is no option."""
+    known = [p.name for p in _parameters(part) if p.name not in elsewhere]
+    if unknown := [option for option in options if option not in known]:
+        takes = f"it takes {', '.join(known)}" if known else "it takes none"
+        raise ValueError(f"{what} has no option {', '.join(map(repr, unknown))}: {takes}")
+
+
+def _parameters(part: Any) -> list[inspect.Parameter]:
+    signature = inspect.signature(part).parameters.values()
+    return [p for p in signature if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]

@@ -56,6 +56,7 @@ class PatchSelectionModel(Pretrained):
         self.scorer = build("scorer", SCORERS, config.scorer, config.channels, tiles=self.extraction.tiles)
         grid = self.grid(config.image_size)
         self.selection = build("selection", SELECTIONS, config.selection)
+        self._check_patch(config.image_size)
         slots = getattr(self.selection, "k", grid.num_candidates)
         check_k(slots, grid.num_candidates)
         self.features = build("features", FEATURES, config.features, config.channels, patch=self.extraction.patch)
@@ -106,6 +107,14 @@ class PatchSelectionModel(Pretrained):
             raise ValueError(
                 f"images have shape {tuple(image.shape)} and dtype {image.dtype}, expected (batch, {channels}, height, "
                 "width) in floating point: add a batch dimension with image[None], make floats of bytes with unit_range"
+            )
+
+    def _check_patch(self, image_size: Sequence[int]) -> None:
+        if any(patch > side for patch, side in zip(self.extraction.patch, image_size, strict=True)):
+            patch, image = ("×".join(map(str, sides)) for sides in (self.extraction.patch, image_size))
+            raise ValueError(
+                f"a patch of {patch} px is larger than the image of {image} px: choose a smaller patch, or use the "
+                "plain network (system cnn)"
             )
 
     def grid(self, image_size: Sequence[int], device: torch.device | str = "cpu") -> Grid:

@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tiny import make_spots, tiny_recipe
 
 from saccade import cli
 from saccade.cli import main
+from saccade.recipes import list_recipes
+from saccade.training.recipe import dump_recipe
 
 RNG = np.random.default_rng(0)
 
@@ -164,3 +167,89 @@ def test_as_a_program(pets):
     assert done.returncode == 1
     assert f"unreadable: {pets / 'cat' / '0.png'}: not an image" in done.stdout
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("words", [["train", "--help"], ["evaluate", "--help"], ["report", "-h"], ["recipes", "-h"]])
+def test_help_on_runs_imports_nothing_heavy(words):
+    done = subprocess.run(
+        [sys.executable, "-c", HELP_WITHOUT_HEAVY_IMPORTS, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_recipes_are_listed(capsys):
+    assert main(["recipes"]) == 0
+    text = capsys.readouterr().out
+    for recipe in list_recipes():
+        assert recipe.name in text
+
+
+@pytest.fixture
+def recipe(tmp_path) -> Path:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(dump_recipe(tiny_recipe(make_spots(tmp_path / "spots", 20), steps=2)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--nonsense", "3"], "unrecognized arguments: --nonsense"),
+        (["--optimiser.lrr", "3"], "lrr"),
+        (["--steps", "many"], "steps"),
+        (["--steps", "0"], "steps is 0: expected at least 1"),
+        (["--k", "10000"], "k is 10000 and there are"),
+        (["--patch", "65"], "larger than the image of 64×64 px"),
+        (["--view-scale", "3"], "view scale is 3"),
+        (["--backbone", "resnot18"], "timm has no model 'resnot18'"),
+        (["--weights", "nowhere.safetensors"], "'weights'"),
+        (["--model.selection.kk", "3"], "has no option 'kk': it takes k, sigma"),
+        (["--model.system", "rnn"], "unknown system 'rnn'"),
+        (["--loss", "{entropy: 3}"], "the loss has no option 'entropy': it takes entropy_coefficient"),
+        (["--data.path", "nowhere"], "no such file or folder"),
+        (["--batch", "3", "--devices", "2"], "batch is 3: expected a multiple of 2"),
+        (["another.yaml"], "no recipe 'another.yaml'"),
+    ],
+)
+def test_mistakes_of_training_are_one_line_with_the_fix(words, message, recipe, tmp_path, capsys):
+    source = [] if words[0].endswith(".yaml") else [str(recipe)]
+    assert main(["train", *source, *words, "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_training_needs_a_source(capsys):
+    assert main(["train", "--steps", "3"]) == 2
+    assert "needs one recipe, folder of images or table, got none" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_an_image_that_cannot_be_read_stops_training_with_its_name(workers, recipe, tmp_path, capsys):
+    broken = tmp_path / "spots" / "images" / "001.png"
+    broken.write_bytes(broken.read_bytes()[:200])
+    words = ["train", str(recipe), "--data.workers", workers, "--out", str(tmp_path / "run")]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert str(broken) in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_train_evaluate_report_on_one_s_own_folder(pets, tmp_path, capsys):
+    run = tmp_path / "run"
+    words = ["train", str(pets), "--steps=2", "--batch=2", "--warm_up.steps=1", "--k=2", "--patch=4", "--out", str(run)]
+    assert main([*words, "--data.workers=0"]) == 0
+    told = capsys.readouterr().out
+    assert "model.view.scale" in told
+    assert "report: file://" in told
+    assert main(["evaluate", str(run), "--split", "val"]) == 0
+    assert "accuracy" in capsys.readouterr().out
+    assert main(["report", str(run)]) == 0
+    assert main([*words, "--data.workers=0"]) == 0
+    assert "is finished" in capsys.readouterr().out
+
+
+def test_a_folder_without_a_run_is_told(tmp_path, capsys):
+    for command in ("evaluate", "report"):
+        assert main([command, str(tmp_path)]) == 2
+        assert str(tmp_path) in capsys.readouterr().err

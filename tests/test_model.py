@@ -188,3 +188,16 @@ def test_stretched_geometry_scores_the_view_unpadded():
     )
     assert model.grid((960, 1280)).num_candidates == 2028
     assert sum(p.numel() for p in model.scorer.parameters()) == 6_321
+
+
+def test_padding_is_never_chosen():
+    torch.manual_seed(0)
+    model = make()
+    image, size = torch.rand(2, 3, 90, 120), torch.tensor([[90, 120], [60, 70]])
+    image[1, :, 60:] = image[1, :, :, 70:] = 5.0  # the scorer would love it
+    for mode in (True, False):
+        output = model.train(mode)(image, size)
+        centres = (output.boxes[..., :2] + output.boxes[..., 2:]) / 2  # B S x y
+        chosen = output.selection.weight.sum(dim=1) > 0
+        assert (centres[chosen][:, 0] < size[:, 1][:, None].expand_as(chosen)[chosen]).all()
+        assert (centres[chosen][:, 1] < size[:, 0][:, None].expand_as(chosen)[chosen]).all()

@@ -34,7 +34,7 @@ def evaluate(args: Namespace) -> int:
     """Say how good the best model of a run is on a split."""
     from rich.console import Console
 
-    from saccade.report.run import numbers_table
+    from saccade.report.numbers import numbers_table
     from saccade.training.run import evaluate as run
 
     console = Console()

@@ -62,6 +62,8 @@ def _rows(index: Tensor, label: Tensor, output: Any, boxes: Sequence[Tensor], si
     log_p = output.raw_scores.float().log_softmax(dim=1)
     entropy = -(log_p.exp() * log_p).sum(dim=1) / torch.log(log_p.new_tensor(log_p.shape[1]))
     centres = (output.boxes[..., :2] + output.boxes[..., 2:]) / (2 * output.boxes.new_tensor([size[1], size[0]]))
+    if output.boxes.shape[1] == output.raw_scores.shape[1]:
+        centres = centres[:, :0]  # all candidates are no choice
     return Predictions(index, label, logits, hit, overlap, entropy, centres)
 
 

@@ -1,8 +1,8 @@
 """patches → features."""
 
-from saccade.features.ats import ATSNet
 from saccade.features.backbone import Backbone
+from saccade.features.thin import ATSNet, ThinResNet
 
-FEATURES = {"ats": ATSNet, "backbone": Backbone}
+FEATURES = {"ats": ATSNet, "thin": ThinResNet, "backbone": Backbone}
 
-__all__ = ["FEATURES", "ATSNet", "Backbone"]
+__all__ = ["FEATURES", "ATSNet", "Backbone", "ThinResNet"]

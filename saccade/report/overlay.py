@@ -66,24 +66,35 @@ def overlay(look: Look, caption: Caption | None = None, *, width_in: float = WID
     room = CAPTION_IN if caption else 0.0
     width, height = layout.size[0], layout.size[1] + room
     figure = Figure(figsize=(width, height), facecolor="white" if caption else "none")
-    axes = _add_axes(figure, layout.picture, look.size)
-    _draw_picture(axes, look, layout.picture[2])
-    for number, (crop, place) in enumerate(zip(crops, layout.crops, strict=True)):
-        axes = _add_axes(figure, place, crop.shape[:2])
-        axes.imshow(crop, extent=_whole(crop.shape[:2]), interpolation="bicubic", aspect="auto")
-        if number < len(look.values):
-            _badge(axes, (0, 0), f" {number + 1}  {look.values[number]:.2f}", ha="left", va="top")
+    side = _add_axes(figure, (0.0, 0.0, width, height))
+    _draw_crops(side, crops, look.values, layout.crops)
+    side.set(xlim=(0, width), ylim=(0, height))  # imshow sets its own
+    _draw_picture(_add_axes(figure, layout.picture), look, layout.picture[2])
     if caption:
         _write_caption(figure, caption, truth=len(look.truth) > 0)
     return figure
 
 
-def _add_axes(figure: Figure, place: Sequence[float], size: Sequence[int]) -> Axes:
+def _add_axes(figure: Figure, place: Sequence[float]) -> Axes:
     (width, height), (left, bottom, wide, high) = figure.get_size_inches(), place
     axes = figure.add_axes((left / width, bottom / height, wide / width, high / height))
     axes.set_axis_off()
-    axes.set(xlim=(0, size[1]), ylim=(size[0], 0))
     return axes
+
+
+def _draw_crops(
+    axes: Axes,
+    crops: UInt8[np.ndarray, "K P Q 3"],
+    values: Float[np.ndarray, " slots"],
+    places: Sequence[tuple[float, float, float, float]],
+) -> None:
+    """All patches in axes that span the figure, in inches: axes of their own would take most of the time."""
+    for number, (crop, (left, bottom, width, height)) in enumerate(zip(crops, places, strict=True)):
+        extent = (left, left + width, bottom, bottom + height)
+        axes.imshow(crop, extent=extent, interpolation="bicubic", aspect="auto")
+        if number < len(values):
+            corner = (left, bottom + height - 0.025)  # the badge is a little higher than its letters
+            _badge(axes, corner, f" {number + 1}  {values[number]:.2f}", ha="left", va="top")
 
 
 def _whole(size: Sequence[int]) -> tuple[float, float, float, float]:
@@ -97,7 +108,7 @@ def _draw_picture(axes: Axes, look: Look, width_in: float) -> None:
     if look.scores.size:
         left, top, right, bottom = look.extent
         axes.imshow(heat(look.scores), extent=(left, right, bottom, top), interpolation="bilinear", aspect="auto")
-    _set_limits(axes, look.size)
+    axes.set(xlim=(0, look.size[1]), ylim=(look.size[0], 0))
     for box, strength in zip(look.boxes, look.strength, strict=True):
         if strength > 0.02:
             _draw_box(axes, box, CHOSEN, alpha=float(strength))
@@ -107,10 +118,6 @@ def _draw_picture(axes: Axes, look: Look, width_in: float) -> None:
     for number, (x, y) in enumerate(place_badges(numbered, look.truth, look.size, look.size[1] / width_in)):
         _lead(axes, (x, y), numbered[number])
         _badge(axes, (x, y), str(number + 1), ha="center", va="center")
-
-
-def _set_limits(axes: Axes, size: Sequence[int]) -> None:
-    axes.set(xlim=(0, size[1]), ylim=(size[0], 0))  # imshow sets its own
 
 
 def heat(scores: Float[np.ndarray, "rows cols"]) -> Float[np.ndarray, "rows cols 4"]:

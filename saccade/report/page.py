@@ -6,6 +6,7 @@ Every section is a function from what it shows to markup, or to None if the run 
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from saccade.images.decode import BadImage
 from saccade.report.examples import Examiner, confident_mistakes, of_class, open_examiner, typical_successes
@@ -114,7 +115,11 @@ def _warnings(run: Run) -> Html | None:
     if not run.warnings:
         return None
     notes = [
-        element("div", element("p", element("b", f"Step {caution.step:,}. "), caution.message), class_="warn")
+        element(
+            "div",
+            element("p", element("b", f"Step {caution.step:,}, {caution.kind}: "), caution.message),
+            class_="warn",
+        )
         for caution in run.warnings
     ]
     return _section("Warnings during training", *notes)
@@ -248,6 +253,6 @@ def _facts(run: Run) -> Html:
     return _section("What this run was", table((), told), details)
 
 
-def _stage(model: dict[str, dict[str, object]], *names: str) -> str:
+def _stage(model: dict[str, Any], *names: str) -> str:
     options = {key: value for name in names for key, value in (model.get(name) or {}).items()}
-    return ", ".join(f"{key} {value}" for key, value in options.items())
+    return ", ".join(str(value) if key == "name" else f"{key} {value}" for key, value in options.items())

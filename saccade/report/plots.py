@@ -169,7 +169,11 @@ def _name_classes(axes: Axes, classes: Sequence[str]) -> None:
     places = range(0, len(classes), every)
     names = [name if len(name) <= 20 else f"{name[:19]}…" for name in classes[::every]]
     fontsize = 9 if len(classes) <= 20 else 7
-    slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if max(map(len, names)) > 4 else {}
+    slanted: dict[str, Any] = (
+        {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if max(map(len, names)) > 4 else {}
+    )
+    if len(names) > 12:
+        slanted = {"rotation": 90}
     axes.set_xticks(places, names, fontsize=fontsize, **slanted)
     axes.set_yticks(places, names, fontsize=fontsize)
 

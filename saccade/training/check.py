@@ -18,7 +18,7 @@ class _Rule(NamedTuple):
 
 
 RULES = (
-    _Rule("steps batch devices nodes", lambda value: value >= 1, "at least 1"),
+    _Rule("steps batch validate_every devices nodes", lambda value: value >= 1, "at least 1"),
     _Rule("seed warm_up.steps data.workers", lambda value: value >= 0, "0 or more"),
     _Rule("data.max_pixels", lambda value: value >= 1, "at least 1"),
     _Rule(
@@ -67,10 +67,6 @@ def _check_together(recipe: Recipe) -> None:
         raise ValueError(
             f"batch is {recipe.batch}: expected a multiple of {processes}, one share for each of {recipe.devices} "
             f"devices on {recipe.nodes} nodes, such as {more}"
-        )
-    if recipe.validate_every is not None and not 1 <= recipe.validate_every <= recipe.steps:
-        raise ValueError(
-            f"validate_every is {recipe.validate_every}: expected at least 1 and at most the {recipe.steps} steps"
         )
     decay = recipe.optimiser
     if decay.independent_decay and decay.weight_decay >= 1:

@@ -1,6 +1,7 @@
 """What a run needs to go on: written whole or not at all, the last two kept, a damaged one passed over."""
 
 import logging
+import math
 import os
 import pickle
 import signal
@@ -79,7 +80,7 @@ class Checkpoints(Callback):
             return
         task = cast(Task, pl_module)
         value = task.measures[self.best_by] * (-1 if self.best_by in SMALLER_IS_BETTER else 1)
-        if task.main_step > 0 and (self.best is None or value > self.best):
+        if task.main_step > 0 and math.isfinite(value) and (self.best is None or value > self.best):
             self.best = value
             self._export(trainer, task.model, "best")
         self._export(trainer, task.model, "last")
@@ -124,7 +125,7 @@ class Checkpoints(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Save and stop, if any process was asked to; unless a validation comes next, which saves when it is done."""
-        validation_follows = trainer.should_stop or trainer.global_step % int(trainer.val_check_batch) == 0
+        validation_follows = trainer.should_stop or trainer.global_step % cast(Task, pl_module).recipe.leg == 0
         if not validation_follows and self._anyone_asked(trainer):
             self.save(trainer)
             self._stop(trainer)

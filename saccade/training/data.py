@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, Sampler
 
-from saccade.datasets.dataset import Batch, ImageDataset, collate
+from saccade.datasets.dataset import ImageDataset, collate
 from saccade.datasets.generate import make
 from saccade.datasets.recognise import load
 from saccade.datasets.records import DataError, Records
@@ -33,7 +33,8 @@ def open_records(data: DataOptions, *, seed: int) -> Records:
         if name is None:
             raise DataError("data.generate has no name: say which generator, for instance {name: signs, count: 4000}")
         make(name, data.path, **options)
-    return load(data.path, seed=seed, **data.options)
+    chosen: dict[str, Any] = dict(data.options)
+    return load(data.path, seed=seed, **chosen)
 
 
 def _as_tuple(value: Any) -> Any:
@@ -82,7 +83,7 @@ class StepSampler(Sampler[list[int]]):
         return np.random.default_rng([self.seed, number]).permutation(self.count)
 
 
-class StepLoader(DataLoader[Batch]):
+class StepLoader(DataLoader[Any]):
     """A loader that can go on at any step: its sampler knows the step, so there is no state to keep.
 
     It has no length: the whole of training is one pass, with validations in between.
@@ -103,7 +104,7 @@ def training_loader(
     sampler = StepSampler(
         len(dataset),
         batch=recipe.batch,
-        steps=recipe.warm_up.steps + recipe.steps,
+        steps=recipe.total_steps,
         seed=recipe.seed,
         now=now,
         rank=rank,
@@ -112,7 +113,7 @@ def training_loader(
     return StepLoader(dataset, batch_sampler=sampler, **_reading(recipe))
 
 
-def evaluation_loader(dataset: ImageDataset, recipe: Recipe, *, rank: int = 0, world: int = 1) -> DataLoader[Batch]:
+def evaluation_loader(dataset: ImageDataset, recipe: Recipe, *, rank: int = 0, world: int = 1) -> DataLoader[Any]:
     """Every `world`-th image, in order: all processes together read each exactly once."""
     share = range(rank, len(dataset), world)
     size = max(1, recipe.batch // world)

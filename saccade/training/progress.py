@@ -1,10 +1,11 @@
 """What a run is doing: a live bar on a terminal, a plain line after every validation elsewhere.
 
-training ━━━━━━━━━━━━╸─────── 1200/2000  2 min left  loss 0.412  accuracy 86.1%  σ 0.020  val accuracy 84.0%
+training ━━━━━━━━━━━━━━━━━━━━━━━━╸──────────────── 1200/2000 2 min left
+loss 0.412  accuracy 86.1%  σ 0.020  val accuracy 84.0%  val hit rate 91.2%
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -103,13 +104,19 @@ class Progress(Callback):
         if self._bar is None:
             return
         self._drawn = time.monotonic()
-        facts = [self._time_left(trainer), *self._facts(task), *_validated(task, {"accuracy"})]
-        self._bar.update(description=_phase(task), completed=trainer.global_step, facts=_join(facts))
+        where = {"description": _phase(task), "completed": trainer.global_step}
+        self._bar.update(**where, left=self._time_left(trainer), facts=_join(self._facts(task)))
 
     def _facts(self, task: Any) -> Iterator[str]:
+        """Means of the latest steps, σ, and the last validation; in the warm-up answers mean nothing yet."""
         yield from (_say(name, float(mean)) for name, mean in self.smooth.items())
-        if task.sigma is not None and not task.warming_up:
+        if task.warming_up:
+            return
+        if task.sigma is not None:
             yield f"σ {task.sigma:.3f}"
+        for name in ("accuracy", "hit_rate"):
+            if name in task.measures:
+                yield _say(f"val {name.replace('_', ' ')}", task.measures[name])
 
     def _time_left(self, trainer: Trainer) -> str:
         return self._clock.left(trainer.global_step, trainer.max_steps) if self._clock else ""
@@ -158,8 +165,8 @@ class Progress(Callback):
             self._draw(trainer, pl_module)
         elif trainer.is_global_zero and not trainer.sanity_checking:
             where = f"{_phase(pl_module)} {trainer.global_step}/{trainer.max_steps}"
-            numbers = [*self._facts(pl_module), *_validated(pl_module, {"accuracy", "hit_rate"})]
-            self._print(_join([where, *numbers, say_seconds(time.monotonic() - self._began), self._time_left(trainer)]))
+            seconds = say_seconds(time.monotonic() - self._began)
+            self._print(_join([where, *self._facts(pl_module), seconds, self._time_left(trainer)]))
 
     def on_test_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Done."""
@@ -192,17 +199,9 @@ def _phase(task: Any) -> str:
     return "warm-up" if task.warming_up else "training"
 
 
-def _validated(task: Any, names: set[str]) -> Iterator[str]:
-    """Of the last validation; in the warm-up answers mean nothing yet."""
-    if not task.warming_up:
-        yield from (
-            _say(f"val {name.replace('_', ' ')}", task.measures[name]) for name in sorted(names & {*task.measures})
-        )
-
-
 def _say(name: str, value: float) -> str:
     return f"{name} {value:.3f}" if name.endswith("loss") else f"{name} {value:.1%}"
 
 
-def _join(words: list[str]) -> str:
+def _join(words: Iterable[str]) -> str:
     return "  ".join(filter(None, words))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from jsonargparse import ActionConfigFile, ArgumentParser, Namespace
+from jsonargparse import ActionConfigFile, ArgumentParser, Namespace  # pyright: ignore[reportPrivateImportUsage]
 
 from saccade.config import Stages
 from saccade.recipes import find_recipe
@@ -140,6 +140,16 @@ class Recipe:
     accelerator: str = "auto"
     devices: int = 1
     nodes: int = 1
+
+    @property
+    def total_steps(self) -> int:
+        """Of the warm-up and of training."""
+        return self.warm_up.steps + self.steps
+
+    @property
+    def leg(self) -> int:
+        """Steps between two validations."""
+        return self.validate_every or max(1, self.total_steps // 20)
 
 
 def add_recipe_arguments(parser: ArgumentParser) -> None:

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import lightning
+import torch
 from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.utilities import rank_zero_only
 from rich.console import Console
 
 from saccade.config import ModelConfig
@@ -46,7 +48,7 @@ def train(recipe: Recipe, folder: Path | str, *, console: Console | None = None)
     claim_folder(folder, recipe)
     facts = Facts(folder / "run.json")
     if facts.get("finished"):
-        console.print(f"{folder} is finished; give another folder to train again")
+        console.print(f"{folder} is finished; give another folder to train again", soft_wrap=True)
         return folder
     lightning.seed_everything(recipe.seed, verbose=False)
     records = open_records(recipe.data, seed=recipe.seed)
@@ -58,8 +60,13 @@ def train(recipe: Recipe, folder: Path | str, *, console: Console | None = None)
         if split in data:
             _evaluate(folder, data[split], split, recipe, console)
     facts.finish()
-    console.print(f"report: {write_report(folder).absolute().as_uri()}")
+    _show_report(folder, console)
     return folder
+
+
+@rank_zero_only
+def _show_report(folder: Path, console: Console) -> None:
+    console.print(f"report: {write_report(folder).absolute().as_uri()}", soft_wrap=True)
 
 
 def model_config(recipe: Recipe, records: Records, dataset: ImageDataset) -> ModelConfig:
@@ -107,8 +114,11 @@ def _fit(task: Task, folder: Path, facts: Any, console: Console) -> None:
     checkpoint = latest_whole(folder / "checkpoints")
     step = int(checkpoint.stem) if checkpoint else 0
     if checkpoint:
-        console.print(f"going on at step {step} of {folder}")
-    logs = [CSVLog(folder / "metrics.csv", step=step), TensorBoardLogger(folder, "tensorboard", "", purge_step=step)]
+        console.print(f"going on at step {step} of {folder}", soft_wrap=True)
+    logs = [
+        CSVLog(folder / "metrics.csv", step=step),
+        TensorBoardLogger(folder, "tensorboard", "", purge_step=step + 1),
+    ]
     checkpoints = Checkpoints(folder, best_by=task.recipe.best_by)
     callbacks = [Progress(console), CollapseWatch(folder), Panels(folder / "panels"), checkpoints]
     trainer = _trainer(task.recipe, folder, callbacks=callbacks, logger=logs)
@@ -120,26 +130,33 @@ def _fit(task: Task, folder: Path, facts: Any, console: Console) -> None:
         facts.add_seconds(time.monotonic() - began)
 
 
+def _strategy(recipe: Recipe) -> str:
+    if recipe.devices * recipe.nodes == 1:
+        return "auto"
+    # In the warm-up only the scorer has a gradient.
+    return "ddp_find_unused_parameters_true" if recipe.warm_up.steps else "ddp"
+
+
 def _trainer(recipe: Recipe, folder: Path, **options: Any) -> lightning.Trainer:
     for chatty in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     for noise in (".*does not have many workers.*", ".*LeafSpec.*"):
         warnings.filterwarnings("ignore", message=noise)
     world = recipe.devices * recipe.nodes
-    total = recipe.warm_up.steps + recipe.steps
     return lightning.Trainer(
         **{"logger": False, **options},
         default_root_dir=folder,
         accelerator=recipe.accelerator,
         devices=recipe.devices,
         num_nodes=recipe.nodes,
-        # In the warm-up only the scorer has a gradient.
-        strategy="ddp_find_unused_parameters_true" if world > 1 else "auto",
+        strategy=_strategy(recipe),
+        # So that a batch shared by several GPUs is normalised as one; CPUs cannot do it.
+        sync_batchnorm=world > 1 and recipe.accelerator != "cpu" and torch.cuda.is_available(),
         precision=recipe.precision,
-        max_steps=total,
+        max_steps=recipe.total_steps,
         max_epochs=-1,
         # The whole of training is one pass over the loader, with validations in between.
-        val_check_interval=recipe.validate_every or max(1, total // 20),
+        val_check_interval=recipe.leg,
         check_val_every_n_epoch=None,
         num_sanity_val_steps=0,
         log_every_n_steps=1,  # the task decides when there is something to log

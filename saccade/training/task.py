@@ -16,7 +16,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from saccade.config import build
+from saccade.config import build, check_options
 from saccade.datasets.augment import AUGMENTATIONS
 from saccade.datasets.dataset import Batch, ImageDataset, unit_range
 from saccade.evaluation import Predictions, gather, measure, predict_batch
@@ -37,6 +37,9 @@ class Task(lightning.LightningModule):
         super().__init__()
         self.model: Any = model.to(memory_format=torch.channels_last)
         self.recipe, self.data = recipe, data
+        check_options("the loss", self.model.loss, recipe.loss, elsewhere=("output", "label", "class_weight"))
+        if recipe.warm_up.steps and not hasattr(model, "scorer"):
+            raise ValueError(f"the system {model.config.system} has no scorer to warm up: set warm_up.steps to 0")
         self.augmentation = build("augmentation", AUGMENTATIONS, recipe.data.augmentation)
         self.full_sigma: float | None = getattr(getattr(model, "selection", None), "sigma", None)
         self.predictions: Predictions | None = None
@@ -71,7 +74,7 @@ class Task(lightning.LightningModule):
         if self.full_sigma is not None:
             self.model.selection.sigma = self.sigma
         if self.main_step == 0 and self.recipe.warm_up.steps:
-            forget(self.optimizers(use_pl_optimizer=False), "scorer")
+            forget(self.trainer.optimizers[0], "scorer")
 
     def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
         """Loss and accuracy of a batch."""
@@ -158,15 +161,15 @@ class Task(lightning.LightningModule):
 
     # ---- data
 
-    def train_dataloader(self) -> DataLoader[Batch]:
+    def train_dataloader(self) -> DataLoader[Any]:
         """From the present step to the last."""
         return training_loader(self.data["train"], self.recipe, now=lambda: self.global_step, **self._place())
 
-    def val_dataloader(self) -> DataLoader[Batch]:
+    def val_dataloader(self) -> DataLoader[Any]:
         """Every validation image once."""
         return evaluation_loader(self.data["val"], self.recipe, **self._place())
 
-    def test_dataloader(self) -> DataLoader[Batch]:
+    def test_dataloader(self) -> DataLoader[Any]:
         """Every test image once."""
         return evaluation_loader(self.data["test"], self.recipe, **self._place())
 

@@ -112,7 +112,7 @@ def test_the_real_model_on_images_of_different_sizes():
         scorer={"name": "conv", "pool": 2},
         selection={"name": "perturbed", "k": 2},
         extraction={"patch": 8},
-        features={"name": "ats", "width": 4},
+        features={"name": "ats", "width": 8},
     )
     model, samples = PatchSelectionModel(config).eval(), make_samples()
     together = predict_batch(model, collate(samples, multiple_px=2))

@@ -77,3 +77,10 @@ def test_index_and_pixels_are_inverse(geometry, patch):
 def test_candidates_run_row_by_row():
     grid = Grid(torch.tensor([0, 10]), torch.tensor([0, 7, 14]), (5, 4))
     assert grid.boxes(torch.tensor([[4]])).tolist() == [[[7, 10, 11, 15]]]
+
+
+def test_a_candidate_is_in_the_picture_if_its_centre_is():
+    grid = Grid(torch.tensor([-4, 4, 12]), torch.tensor([-3, 7]), (8, 6))  # centres y 0 8 16, x 0 10
+    size = torch.tensor([[17, 11], [16, 11], [9, 10], [1, 1]])
+    expected = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0], [1, 0, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0]]).bool()
+    assert torch.equal(grid.centred_in(size), expected)

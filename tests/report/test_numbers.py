@@ -51,7 +51,7 @@ def test_intervals_stay_within_a_hundred(made_run):
 
 
 def test_a_summary_for_the_terminal(made_run):
-    summary = read_run(made_run).evaluations["test"] | {"hardware": "[red]a core"}
+    summary = {**read_run(made_run).evaluations["test"], "hardware": "[red]a core"}
     console = Console(width=100)
     with console.capture() as shown:
         console.print(numbers_table(summary))

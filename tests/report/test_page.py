@@ -101,7 +101,14 @@ def test_every_answer_it_shows_is_in_the_table(whole, made_run):
     assert mistakes == sorted(mistakes, reverse=True)
 
 
-def test_nothing_from_a_file_becomes_markup(run_folder, tmp_path):
+@pytest.fixture
+def few_pictures(monkeypatch):
+    """Drawing them takes most of the time."""
+    monkeypatch.setattr("saccade.report.page.EXAMPLES", 1)
+    monkeypatch.setattr("saccade.report.page.SHARPENED", 1)
+
+
+def test_nothing_from_a_file_becomes_markup(run_folder, tmp_path, few_pictures):
     folder = run_folder.rename(tmp_path / "<img src=x> & co")
     table = folder / "evaluation" / "test.csv"
     table.write_text(table.read_text().replace("across", "<script>alert(1)</script>"))
@@ -110,10 +117,10 @@ def test_nothing_from_a_file_becomes_markup(run_folder, tmp_path):
     reader = Reader(write_report(folder))  # which knows no script, and no picture from outside
     assert "<img src=x> & co" in reader.text
     assert "It says <along> & nothing else." in reader.text
-    assert "<script>alert(1)</script> (" in reader.text
+    assert "<script>alert(1)</script>" in reader.text
 
 
-def test_a_run_under_way_has_a_report_too(run_folder):
+def test_a_run_under_way_has_a_report_too(run_folder, few_pictures):
     shutil.rmtree(run_folder / "evaluation")
     shutil.rmtree(run_folder / "best")
     (run_folder / "panels" / "0000016.npz").unlink()
@@ -130,22 +137,22 @@ def test_a_run_that_has_only_begun(run_folder):
     assert Reader(write_report(run_folder)).headings == ["What this run was"]
 
 
-def test_images_that_are_gone_are_told(run_folder):
+def test_images_that_are_gone_are_told(run_folder, few_pictures):
     table = run_folder / "evaluation" / "test.csv"
     table.write_text(re.sub(r"^.*/images/", "/nowhere/", table.read_text(), flags=re.MULTILINE))
     reader = Reader(write_report(run_folder))
-    assert "000.png: no such file" in reader.text or "008.png: no such file" in reader.text
+    assert re.search(r"\d{3}\.png: no such file", reader.text)
     assert "Patches" not in reader.headings
 
 
-def test_a_missing_model_is_told(run_folder):
+def test_a_missing_model_is_told(run_folder, few_pictures):
     shutil.rmtree(run_folder / "best")
     reader = Reader(write_report(run_folder))
     assert "The best model cannot be loaded" in reader.text
     assert "no config.json in" in reader.text
 
 
-def test_a_network_without_patches(run_folder):
+def test_a_network_without_patches(run_folder, few_pictures):
     shutil.rmtree(run_folder / "panels")
     recipe = run_folder / "recipe.yaml"
     recipe.write_text(recipe.read_text().replace("system: patch_selection", "system: cnn"))

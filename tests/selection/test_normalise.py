@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from saccade import linear_decay, normalise_scores
+from saccade import linear_decay, normalise_scores, score_entropy
+from saccade.selection import ignore_outside
 
 
 def test_normalised_scores_fill_the_unit_interval():
@@ -36,3 +37,22 @@ def test_decay_reaches_zero_right_after_training():
 def test_decay_refuses_impossible_steps():
     with pytest.raises(ValueError, match="step -1 of 10"):
         linear_decay(0.05, step=-1, total_steps=10)
+
+
+def test_candidates_outside_change_nothing_inside():
+    torch.manual_seed(0)
+    raw, inside = torch.randn(3, 20), torch.rand(3, 20) < 0.6
+    masked_raw, scores = ignore_outside(raw, inside)
+    for row in range(3):
+        assert_close(scores[row, inside[row]], normalise_scores(raw[row : row + 1, inside[row]])[0])
+        assert_close(
+            score_entropy(masked_raw[row : row + 1]), score_entropy(raw[row : row + 1, inside[row]]), atol=1e-5, rtol=0
+        )
+    assert (scores[~inside] < -10).all()
+
+
+def test_candidates_outside_get_no_gradient():
+    raw = torch.randn(2, 10, requires_grad=True)
+    inside = torch.arange(10).expand(2, 10) < 6
+    torch.cat(ignore_outside(raw, inside)).square().sum().backward()
+    assert (raw.grad[~inside] == 0).all()

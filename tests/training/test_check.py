@@ -48,8 +48,7 @@ def changed(key: str, value: Any) -> Recipe:
         ("schedule.milestones", (0.6, 0.6), "ascending shares"),
         ("schedule.milestones", (0.0, 0.5), "ascending shares"),
         ("schedule.milestones", (0.5, 60.0), "ascending shares"),
-        ("validate_every", 0, "at least 1 and at most the 100 steps"),
-        ("validate_every", 101, "at least 1 and at most the 100 steps"),
+        ("validate_every", 0, "at least 1"),
     ],
 )
 def test_a_bad_value_is_named(key, value, expected):

@@ -137,8 +137,9 @@ def test_a_bar_on_a_terminal(spots, tmp_path):
     words = words_of(console)
     assert "warm-up" in words
     assert "validation" in words
-    last = words.strip().splitlines()[-1]
-    assert re.match(r"training ━+ 16/16 0 s left  loss \S+  accuracy \S+%  σ 0.000  val accuracy \S+%", last), last
+    bar, facts = words.strip().splitlines()[-2:]
+    assert re.match(r"training ━+ 16/16 0 s left", bar), bar
+    assert re.match(r"loss \S+  accuracy \S+%  σ 0.000  val accuracy \S+%  val hit rate \S+%", facts.strip()), facts
 
 
 def test_the_bar_goes_on_where_the_run_goes_on(spots, tmp_path, monkeypatch):

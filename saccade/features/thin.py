@@ -1,0 +1,73 @@
+"""patches → features: thin pre-activation ResNets that keep the resolution of small patches at first.
+
+A 3×3 convolution of stride 1, single blocks of stride 2, batch norm, ReLU, global pool. Two of them:
+
+ats   the net of attention sampling (ATS), which the paper uses on traffic signs: 32 filters throughout (the paper's
+      text says 16, its code 32), mean pool. 59,680 parameters on RGB.
+thin  ours for small evidence: filters double where the resolution halves, and the pool takes the largest response. A
+      sign is a fraction of its patch: a mean dilutes it and learns to read many times slower (docs/training.md).
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class _Block(nn.Module):
+    """Two 3×3 convolutions after batch norm and ReLU, halving the resolution; 1×1 convolution as shortcut."""
+
+    def __init__(self, before: int, after: int):
+        super().__init__()
+        self.norm1 = nn.BatchNorm2d(before)
+        self.conv1 = nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(after)
+        self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
+        self.shortcut = nn.Conv2d(before, after, 1, stride=2, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        active = F.relu(self.norm1(x))
+        return self.shortcut(active) + self.conv2(F.relu(self.norm2(self.conv1(active))))
+
+
+class ThinResNet(nn.Module):
+    """Patches n C P P → features n D with D the last of `widths`, one for the stem and one for each block."""
+
+    def __init__(
+        self, channels: int = 3, *, widths: Sequence[int] = (12, 24, 48, 96), pool: Literal["mean", "max"] = "max"
+    ):
+        super().__init__()
+        if len(widths) < 2 or min(widths) < 8:
+            # Below 8 channels the channels-last gradient of a 1×1 convolution of stride 2 writes beyond its memory on
+            # CPUs (torch 2.15), and the process dies somewhere else.
+            raise ValueError(
+                f"widths are {list(widths)}, expected two or more, each at least 8, such as [12, 24, 48, 96]"
+            )
+        if pool not in ("mean", "max"):
+            raise ValueError(f"pool is {pool!r}, expected mean or max")
+        self.stem = nn.Conv2d(channels, widths[0], 3, padding=1, bias=False)
+        self.blocks = nn.Sequential(*(_Block(before, after) for before, after in pairwise(widths)))
+        self.norm = nn.BatchNorm2d(widths[-1])
+        self.pool = pool
+        self.width = widths[-1]
+
+    def forward(self, patches: Float[Tensor, "n C P Q"]) -> Float[Tensor, "n D"]:
+        """Features of each patch."""
+        chart = F.relu(self.norm(self.blocks(self.stem(patches))))
+        return chart.amax(dim=(2, 3)) if self.pool == "max" else chart.mean(dim=(2, 3))
+
+
+class ATSNet(ThinResNet):
+    """Three blocks of `width` filters and a mean pool; `l2_normalise` scales features to unit length, as ATS does."""
+
+    def __init__(self, channels: int = 3, *, width: int = 32, l2_normalise: bool = False):
+        super().__init__(channels, widths=(width,) * 4, pool="mean")
+        self.l2_normalise = l2_normalise
+
+    def forward(self, patches: Float[Tensor, "n C P Q"]) -> Float[Tensor, "n D"]:
+        """Features of each patch."""
+        features = super().forward(patches)
+        return F.normalize(features, dim=1) if self.l2_normalise else features

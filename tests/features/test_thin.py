@@ -1,0 +1,41 @@
+import pytest
+import torch
+from torch.testing import assert_close
+
+from saccade.features import ATSNet, ThinResNet
+
+
+def test_parameters_of_the_released_net():
+    assert sum(p.numel() for p in ATSNet().parameters()) == 59_680
+
+
+def test_l2_normalisation_only_changes_the_length():
+    torch.manual_seed(0)
+    plain, unit = ATSNet().eval(), ATSNet(l2_normalise=True).eval()
+    unit.load_state_dict(plain.state_dict())
+    patches = torch.rand(4, 3, 50, 50)
+    assert_close(unit(patches).norm(dim=1), torch.ones(4))
+    assert_close(unit(patches), plain(patches) / plain(patches).norm(dim=1, keepdim=True))
+
+
+def test_resolution_is_halved_three_times():
+    net = ATSNet()
+    assert net.blocks(net.stem(torch.rand(1, 3, 100, 100))).shape[-2:] == (13, 13)
+
+
+@pytest.mark.parametrize("widths", [(12,), (4, 8), ()])
+def test_widths_that_cannot_be_trained_are_refused(widths):
+    with pytest.raises(ValueError, match="two or more, each at least 8"):
+        ThinResNet(widths=widths)
+
+
+def test_the_largest_response_does_not_depend_on_how_much_background_surrounds_it():
+    torch.manual_seed(0)
+    net, mean = ThinResNet().eval(), ThinResNet(pool="mean").eval()
+    mean.load_state_dict(net.state_dict())
+    evidence = torch.rand(1, 3, 32, 32)
+    small, large = torch.zeros(1, 3, 96, 96), torch.zeros(1, 3, 192, 192)
+    for patch in (small, large):
+        patch[..., 32:64, 32:64] = evidence
+    assert_close(net(small), net(large))
+    assert not torch.allclose(mean(small), mean(large))
