@@ -7,7 +7,7 @@ import lightning
 from lightning.pytorch import Callback
 
 from saccade.systems import build_model
-from saccade.training.checkpoints import Checkpoints, latest_whole
+from saccade.training.callbacks.checkpoints import Checkpoints, latest_whole
 from saccade.training.data import open_records, open_split
 from saccade.training.recipe import Recipe
 from saccade.training.run import _trainer, model_config

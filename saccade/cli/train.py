@@ -88,8 +88,8 @@ def train(args: Namespace) -> int:
     """Train, or go on; 130 if the user stopped it."""
     from rich.console import Console
 
+    from saccade.training.callbacks import Stopped
     from saccade.training.check import check_recipe
-    from saccade.training.checkpoints import Stopped
     from saccade.training.run import train as run
 
     console = Console()

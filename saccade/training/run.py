@@ -27,12 +27,10 @@ from saccade.datasets.dataset import ImageDataset
 from saccade.datasets.records import DataError, Records
 from saccade.report.page import write_report
 from saccade.systems import build_model, load_model
-from saccade.training.checkpoints import Checkpoints, WholeFiles, latest_whole
-from saccade.training.collapse import CollapseWatch
+from saccade.training.callbacks import Checkpoints, CollapseWatch, Panels, Progress
+from saccade.training.callbacks.checkpoints import WholeFiles, latest_whole
 from saccade.training.data import open_records, open_split
 from saccade.training.log import CSVLog
-from saccade.training.panels import Panels
-from saccade.training.progress import Progress
 from saccade.training.provenance import Facts
 from saccade.training.recipe import Recipe, claim_folder, load_recipe
 from saccade.training.task import Task

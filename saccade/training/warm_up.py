@@ -52,7 +52,7 @@ def _mean_inside(values: Float[Tensor, "B H W"], grid: Grid) -> Float[Tensor, "B
     """Means over all candidates at once: a matrix says which rows each row of candidates covers, another the columns.
 
     An integral image would need doubles, because a candidate's sum is a small difference of sums over most of the
-    image; it is also ten times slower.
+    image; it was also twenty times slower.
     """
     height, width = values.shape[-2:]
     rows = _covers(grid.top_px, grid.patch[0], height).to(values)  # rows H

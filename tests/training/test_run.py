@@ -18,7 +18,7 @@ from tiny import make_spots, tiny_recipe
 
 from saccade.systems import load_model
 from saccade.training import run as run_module
-from saccade.training.checkpoints import Stopped
+from saccade.training.callbacks.checkpoints import Stopped
 from saccade.training.log import read_metrics
 from saccade.training.recipe import dump_recipe
 from saccade.training.run import evaluate, train

@@ -20,9 +20,8 @@ from saccade.config import Stages
 from saccade.datasets.recognise import load
 from saccade.datasets.records import DataError, Record, Records
 from saccade.systems import build_model
-from saccade.training import probe
 from saccade.training.check import check_recipe
-from saccade.training.defaults import propose, sample_sizes, weights_within_reach
+from saccade.training.defaults import probe, propose, sample_sizes, weights_within_reach
 from saccade.training.recipe import DataOptions, Optimiser, Recipe, WarmUp
 
 

@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from saccade import ModelConfig, PatchSelectionModel
 from saccade.datasets.dataset import unit_range
 from saccade.report.run import Panel, read_panel
-from saccade.training.panels import Panels, glimpse, spread, write_panel
+from saccade.training.callbacks.panels import Panels, glimpse, spread, write_panel
 from saccade.training.recipe import WarmUp
 
 

@@ -14,7 +14,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from rich.console import Console
 from torch import Tensor
 
-from saccade.training.live_bar import LiveBar
+from saccade.training.callbacks.live_bar import LiveBar
 
 REFRESH_SECONDS = 0.25
 HALF_LIFE_STEPS = 15

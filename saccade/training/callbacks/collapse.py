@@ -21,7 +21,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 
-from saccade.training.snapshot import Snapshot, find_places, take_snapshot
+from saccade.training.callbacks.snapshot import Snapshot, find_places, take_snapshot
 
 log = logging.getLogger("saccade")
 

@@ -14,7 +14,7 @@ from saccade.config import build
 from saccade.extraction.receptive_field import ReceptiveField
 from saccade.images import view_size
 from saccade.scorer import SCORERS
-from saccade.training.choices import ODD_FACTOR, Choice, Known, Size, percent, show
+from saccade.training.defaults.choices import ODD_FACTOR, Choice, Known, Size, percent, show
 
 K = 10
 SHARE, MOST_SHARE = 0.1, 0.25

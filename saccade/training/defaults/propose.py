@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from saccade.datasets.records import Records
-from saccade.training.choices import Choice, Known, Size, look_at, show
-from saccade.training.choose_grid import choose_k, choose_patch, choose_sizes, choose_view
-from saccade.training.probe import sample_sizes, weights_within_reach
-
-__all__ = ["Choice", "propose", "sample_sizes", "weights_within_reach"]
+from saccade.training.defaults.choices import Choice, Known, Size, look_at, show
+from saccade.training.defaults.grid import choose_k, choose_patch, choose_sizes, choose_view
+from saccade.training.defaults.probe import weights_within_reach
 
 BACKBONE = "resnet18"
 SMALL_PATCH_PX = 64

@@ -13,8 +13,8 @@ from lightning.pytorch.trainer.states import TrainerFn
 
 from saccade import ModelConfig, PatchSelectionModel
 from saccade.evaluation import Predictions
-from saccade.training.collapse import NOT_FINITE, RULES, CollapseWatch, examine
-from saccade.training.snapshot import Snapshot
+from saccade.training.callbacks.collapse import NOT_FINITE, RULES, CollapseWatch, examine
+from saccade.training.callbacks.snapshot import Snapshot
 
 CLASSES = ("EMPTY", "50", "70", "80")
 NAN = math.nan

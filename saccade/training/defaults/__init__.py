@@ -1,0 +1,7 @@
+"""One's own images → a recipe, each choice with its reason."""
+
+from saccade.training.defaults.choices import Choice
+from saccade.training.defaults.probe import sample_sizes, weights_within_reach
+from saccade.training.defaults.propose import propose
+
+__all__ = ["Choice", "propose", "sample_sizes", "weights_within_reach"]
