@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: test test-slow lint types benchmarks clean
+.PHONY: test test-slow lint types demo benchmarks clean
 
 test: lint types
 	$(BIN)/pytest
@@ -17,6 +17,12 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/pyright
+
+# Patch selection against a CNN on the low-resolution view, on generated street scenes; goes on where it was stopped.
+demo: $(READY)
+	$(BIN)/saccade train signs/perturbed
+	$(BIN)/saccade train signs/cnn
+	$(BIN)/saccade report runs/signs-perturbed runs/signs-cnn
 
 benchmarks: $(READY)
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done

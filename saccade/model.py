@@ -4,7 +4,7 @@ image ─ view ─▶ scorer ─ scores ─▶ selection ─ Selection ─▶ ex
 prediction ─ logits
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -12,12 +12,12 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from saccade.aggregation import AGGREGATIONS
+from saccade.aggregation import AGGREGATIONS, Max, Mean
 from saccade.config import ModelConfig, build, build_one
 from saccade.extraction import Extraction, Grid
 from saccade.features import FEATURES
 from saccade.images import View, view_size
-from saccade.prediction import HEADS, selection_loss
+from saccade.prediction import HEADS, mixture_loss, selection_loss
 from saccade.pretrained import Pretrained
 from saccade.scorer import SCORERS
 from saccade.selection import SELECTIONS, Selection, ignore_outside
@@ -28,7 +28,8 @@ class Output(NamedTuple):
     """What the model says and where it looked.
 
     raw_scores are the scorer's own, scores those normalised per image; boxes are left, top, right, bottom in image
-    pixels of the candidates in `selection.index` (in evaluation exactly the K patches that were looked at).
+    pixels of the candidates in `selection.index` (in evaluation exactly the K patches that were looked at); features
+    are those of the K slots.
     """
 
     logits: Float[Tensor, "B L"]
@@ -36,6 +37,7 @@ class Output(NamedTuple):
     scores: Float[Tensor, "B N"]
     selection: Selection
     boxes: Int[Tensor, "B S 4"]
+    features: Float[Tensor, "B K D"]
 
 
 class PatchSelectionModel(Pretrained):
@@ -70,10 +72,17 @@ class PatchSelectionModel(Pretrained):
         )
         self.prediction = build("prediction", HEADS, config.prediction, self.aggregation.width, config.num_classes)
 
-    def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> Output:
+    def forward(
+        self,
+        image: Float[Tensor, "B C H W"],
+        size: Int[Tensor, "B 2"] | None = None,
+        *,
+        select: Callable[[Tensor], Selection] | None = None,
+    ) -> Output:
         """Logits of each image, with the scores, selection and boxes behind them.
 
-        size: height and width of each image where the rest of its H×W is padding, which is then never chosen.
+        size:   height and width of each image where the rest of its H×W is padding, which is then never chosen.
+        select: scores → Selection instead of the model's own, for this call.
         """
         self._check(image)
         grid = self.grid(image.shape[-2:], image.device)
@@ -81,12 +90,13 @@ class PatchSelectionModel(Pretrained):
         scores = self.selection.normalise(raw_scores)  # B N
         if size is not None:
             raw_scores, scores = ignore_outside(raw_scores, grid.centred_in(size), self.selection.normalise)
-        selection = self.selection(scores)  # index B S, weight B K S
+        selection = (select or self.selection)(scores)  # index B S, weight B K S
         patches = self.extraction(image, selection, grid)  # B K C P P
         features = self.features(rearrange(patches, "b k c p q -> (b k) c p q"))
         features = rearrange(features, "(b k) d -> b k d", b=len(image))  # B K D
         pooled = self.aggregation(features, selection, grid)  # B D
-        return Output(self.prediction(pooled), raw_scores, scores, selection, grid.boxes(selection.index))
+        boxes = grid.boxes(selection.index)
+        return Output(self.prediction(pooled), raw_scores, scores, selection, boxes, features)
 
     def loss(
         self,
@@ -95,11 +105,22 @@ class PatchSelectionModel(Pretrained):
         *,
         class_weight: Float[Tensor, " L"] | None = None,
         entropy_coefficient: float = 0.01,
+        mixture_coefficient: float = 0.0,
     ) -> Float[Tensor, ""]:
-        """What training makes small: see `selection_loss`."""
-        return selection_loss(
+        """What training makes small: `selection_loss`, and where one patch is enough to answer, `mixture_loss`."""
+        loss = selection_loss(
             output.logits, label, output.raw_scores, entropy_coefficient=entropy_coefficient, class_weight=class_weight
         )
+        if not mixture_coefficient:
+            return loss
+        if not isinstance(self.aggregation, Mean | Max):
+            raise ValueError(
+                "mixture_coefficient asks every patch for an answer of its own: use the aggregation mean or max"
+            )
+        raw_scores = output.raw_scores.gather(1, output.selection.index)
+        slot_scores = output.selection.detach().mix(raw_scores[..., None])[..., 0]  # B K
+        slot_logits = self.prediction(output.features)  # B K L
+        return loss + mixture_coefficient * mixture_loss(slot_logits, slot_scores, label, class_weight=class_weight)
 
     def _check(self, image: Tensor) -> None:
         channels = self.config.channels

@@ -1,8 +1,8 @@
 """pooled → logits, and the loss."""
 
 from saccade.prediction.head import LinearHead, MLPHead
-from saccade.prediction.loss import score_entropy, selection_loss
+from saccade.prediction.loss import mixture_loss, score_entropy, selection_loss
 
 HEADS = {"mlp": MLPHead, "linear": LinearHead}
 
-__all__ = ["HEADS", "LinearHead", "MLPHead", "score_entropy", "selection_loss"]
+__all__ = ["HEADS", "LinearHead", "MLPHead", "mixture_loss", "score_entropy", "selection_loss"]

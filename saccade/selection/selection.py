@@ -35,6 +35,10 @@ class Selection(NamedTuple):
         zeros = self.weight.new_zeros(*self.weight.shape[:2], n)
         return zeros.scatter_add(2, index, self.weight)
 
+    def detach(self) -> "Selection":
+        """The same choice without a gradient to the scores behind it."""
+        return self._replace(weight=self.weight.detach())
+
     def mix(self, values: Float[Tensor, "B S D"]) -> Float[Tensor, "B K D"]:
         """Slot values from candidate values: weight @ values."""
         return values if self.hard else self.weight.to(values.dtype) @ values

@@ -35,7 +35,11 @@ RULES = (
     _Rule("optimiser.weight_decay", lambda value: 0 <= value < math.inf, "0 or more"),
     _Rule("optimiser.momentum", lambda value: 0 <= value < 1, "0 or more and below 1"),
     _Rule("schedule.factor", lambda value: 0 < value < math.inf, "a number above 0"),
-    _Rule("optimiser.scorer_start optimiser.scorer_rise", lambda value: 0 <= value <= 1, "a share from 0 to 1"),
+    _Rule(
+        "optimiser.scorer_start optimiser.scorer_rise guide.share",
+        lambda value: 0 <= value <= 1,
+        "a share from 0 to 1",
+    ),
     _Rule("schedule.warm_up", lambda value: 0 <= value < 1, "a share of the steps, 0 or more and below 1"),
     _Rule(
         "schedule.milestones",

@@ -59,6 +59,17 @@ class WarmUp:
 
 
 @dataclass(frozen=True)
+class Guide:
+    """The guided start: patches are chosen where the view lacks detail, and pass to the scorer one by one.
+
+    Args:
+        share: share of the steps that are guided; 0 leaves it out
+    """
+
+    share: float = 0.0
+
+
+@dataclass(frozen=True)
 class Optimiser:
     """How gradients become weights.
 
@@ -72,7 +83,7 @@ class Optimiser:
         scorer_start: share of its learning rate the scorer starts with; it rises to 1
         scorer_rise: share of the steps over which it rises
         clip_value: gradients are cut to ± this
-        clip_norm: the gradient as a whole is shortened to this length
+        clip_norm: the scorer's gradient is shortened to this length, and so is that of all the rest
     """
 
     name: Literal["adamw", "sgd"] = "adamw"
@@ -114,7 +125,7 @@ class Recipe:
         seed: of everything that is random
         validate_every: steps between two validations, each with a checkpoint (default: a twentieth of the steps)
         best_by: the validation number by which the best model is kept
-        loss: options of the system's loss, such as entropy_coefficient
+        loss: options of the system's loss, such as entropy_coefficient and mixture_coefficient
         class_weights: weigh classes by the inverse of how frequent they are
         sigma_decay: let the noise of the selection fall linearly to zero, or stay
         precision: 32-true, bf16-mixed, 16-mixed or 64-true
@@ -126,6 +137,7 @@ class Recipe:
     data: DataOptions = field(default_factory=DataOptions)
     model: Stages = field(default_factory=Stages)
     warm_up: WarmUp = field(default_factory=WarmUp)
+    guide: Guide = field(default_factory=Guide)
     optimiser: Optimiser = field(default_factory=Optimiser)
     schedule: Schedule = field(default_factory=Schedule)
     loss: dict[str, Any] = field(default_factory=dict)

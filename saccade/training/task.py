@@ -5,7 +5,8 @@ that depend on the step alone (`data`), a run that was stopped anywhere ends lik
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import lightning
@@ -21,8 +22,9 @@ from saccade.datasets.augment import AUGMENTATIONS
 from saccade.datasets.dataset import Batch, ImageDataset, unit_range
 from saccade.evaluation import Predictions, gather, measure, predict_batch
 from saccade.pretrained import Pretrained
-from saccade.selection import linear_decay
+from saccade.selection import Selection, linear_decay
 from saccade.training.data import evaluation_loader, training_loader
+from saccade.training.guide import guided_topk
 from saccade.training.optimisers import forget, make_optimiser, make_schedule
 from saccade.training.recipe import Recipe
 from saccade.training.warm_up import missing_detail, warm_up_loss
@@ -38,8 +40,11 @@ class Task(lightning.LightningModule):
         self.model: Any = model.to(memory_format=torch.channels_last)
         self.recipe, self.data = recipe, data
         check_options("the loss", self.model.loss, recipe.loss, elsewhere=("output", "label", "class_weight"))
-        if recipe.warm_up.steps and not hasattr(model, "scorer"):
-            raise ValueError(f"the system {model.config.system} has no scorer to warm up: set warm_up.steps to 0")
+        if (recipe.warm_up.steps or recipe.guide.share) and not hasattr(model, "scorer"):
+            raise ValueError(
+                f"the system {model.config.system} has no scorer to warm up or to guide: set warm_up.steps and "
+                "guide.share to 0"
+            )
         self.augmentation = build("augmentation", AUGMENTATIONS, recipe.data.augmentation)
         self.full_sigma: float | None = getattr(getattr(model, "selection", None), "sigma", None)
         self.predictions: Predictions | None = None
@@ -79,30 +84,49 @@ class Task(lightning.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
         """Loss and accuracy of a batch."""
         image = self.augmentation.training(unit_range(batch.image))
+        padded = bool((batch.size != batch.size.new_tensor(batch.image.shape[-2:])).any())
+        size = batch.size if padded else None
         if self.warming_up:
-            result = {"loss": self._warm_up(image)}
+            result = {"loss": self._warm_up(image, size)}
         else:
-            padded = bool((batch.size != batch.size.new_tensor(batch.image.shape[-2:])).any())
-            output = self.model(image, batch.size if padded else None)
+            output = self.model(image, size, **self._guidance(image, size))
             loss = self.model.loss(output, batch.label, class_weight=self.class_weight, **self.recipe.loss)
             result = {"loss": loss, "accuracy": (output.logits.argmax(dim=1) == batch.label).float().mean()}
         if self._time_to_log:
             self._log({f"train/{name}": value.item() for name, value in result.items()})
         return result
 
-    def _warm_up(self, image: Float[Tensor, "B C H W"]) -> Float[Tensor, ""]:
-        view = self.model.view(image)
-        target = missing_detail(image, view, self.model.grid(image.shape[-2:], image.device))
-        return warm_up_loss(self.model.scorer(view), target)
+    def _warm_up(self, image: Float[Tensor, "B C H W"], size: Tensor | None) -> Float[Tensor, ""]:
+        return warm_up_loss(self.model.scorer(self.model.view(image)), self._missing_detail(image, size))
+
+    def _guidance(
+        self, image: Float[Tensor, "B C H W"], size: Tensor | None
+    ) -> dict[str, Callable[[Tensor], Selection]]:
+        """During the guided share of the steps, how patches are chosen instead of by the model alone."""
+        guided_steps = self.recipe.guide.share * self.recipe.steps
+        if self.main_step >= guided_steps:
+            return {}
+        slots = self.model.selection.k
+        own = int(slots * self.main_step / guided_steps)
+        return {"select": partial(guided_topk, detail=self._missing_detail(image, size), k=slots, own=own)}
+
+    def _missing_detail(self, image: Float[Tensor, "B C H W"], size: Tensor | None) -> Float[Tensor, "B N"]:
+        grid = self.model.grid(image.shape[-2:], image.device)
+        return missing_detail(image, self.model.view(image), grid, size=size)
 
     def configure_gradient_clipping(self, optimizer: Any, *_: Any, **__: Any) -> None:
-        """By value and by norm, each if asked for; what the scorer gets is logged as it came."""
+        """By value and by norm, each if asked for; what the scorer gets is logged as it came.
+
+        The scorer's norm is apart: its gradient grows with 1/σ, and would leave nothing of the others'.
+        """
         options = self.recipe.optimiser
         if self._time_to_log:
             self._log(self._vitals(optimizer))
-        for limit, algorithm in ((options.clip_value, "value"), (options.clip_norm, "norm")):
-            if limit is not None:
-                self.clip_gradients(optimizer, gradient_clip_val=limit, gradient_clip_algorithm=algorithm)
+        for group in optimizer.param_groups:
+            if options.clip_value is not None:
+                torch.nn.utils.clip_grad_value_(group["params"], options.clip_value)
+            if options.clip_norm is not None:
+                torch.nn.utils.clip_grad_norm_(group["params"], options.clip_norm)
 
     def _vitals(self, optimizer: Any) -> dict[str, float]:
         names = {"scorer": "lr_scorer", "rest": "lr"}
