@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from saccade import ModelConfig, PatchSelectionModel, selection_loss
+from saccade import ModelConfig, PatchSelectionModel, hard_topk, selection_loss
+from saccade.prediction import mixture_loss
 
 
 def config(**stages):
@@ -201,3 +202,28 @@ def test_padding_is_never_chosen():
         chosen = output.selection.weight.sum(dim=1) > 0
         assert (centres[chosen][:, 0] < size[:, 1][:, None].expand_as(chosen)[chosen]).all()
         assert (centres[chosen][:, 1] < size[:, 0][:, None].expand_as(chosen)[chosen]).all()
+
+
+def test_patches_can_be_chosen_otherwise_for_one_call():
+    model = make().train()
+    output = model(IMAGES, select=lambda scores: hard_topk(-scores, 4))
+    assert torch.equal(output.selection.index, hard_topk(-output.scores, 4).index)
+
+
+def test_mixture_loss_needs_patches_that_answer_alone():
+    label = torch.tensor([0, 1])
+    for name in ("mean", "max"):
+        model = make(aggregation={"name": name})
+        output = model(IMAGES)
+        plain, mixed = (model.loss(output, label, mixture_coefficient=c) for c in (0.0, 0.5))
+        slots = model.prediction(output.features)
+        scores = (output.selection.weight * output.raw_scores.gather(1, output.selection.index)[:, None]).sum(2)
+        assert_close(mixed, plain + 0.5 * mixture_loss(slots, scores, label))
+    model = make(aggregation={"name": "transformer"})
+    with pytest.raises(ValueError, match="use the aggregation mean or max"):
+        model.loss(model(IMAGES), label, mixture_coefficient=0.5)
+
+
+def test_a_patch_larger_than_the_image_is_refused():
+    with pytest.raises(ValueError, match="a patch of 100×24 px is larger than the image of 90×120 px"):
+        make(extraction={"patch": [100, 24]})

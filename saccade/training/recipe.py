@@ -60,7 +60,7 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class Guide:
-    """The guided start: patches are chosen where the view lacks detail, and pass to the scorer one by one.
+    """The guided start: patches are chosen where the view lacks detail; after a quarter of it, half of them only.
 
     Args:
         share: share of the steps that are guided; 0 leaves it out

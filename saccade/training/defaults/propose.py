@@ -24,7 +24,10 @@ BATCH_PATCH_PX = 4_000_000  # with a ResNet-18's activations: about 2 GB
 PASSES = 60
 FEWEST_STEPS, MOST_STEPS = 500, 20_000
 IMBALANCE = 3
-WARM_UP_STEPS = 200
+LR = 3e-3
+WARM_UP_STEPS = 100
+GUIDED = 0.75
+SIGMA = 0.02
 
 
 def propose(
@@ -72,7 +75,7 @@ def choose_features(known: Known) -> Iterator[Choice]:
             f"a thin network whose first layer keeps the resolution: for patches of {show(known.patch)} px better than "
             "a ResNet, which makes them 32 times smaller, and cheaper"
         )
-        yield Choice("model.features", {"name": "ats"}, reason)
+        yield Choice("model.features", {"name": "thin"}, reason)
         return
     model = given.get("model") or _model_of(given.get("weights"))
     yield Choice("model.features", *_backbone(known, given, model))
@@ -89,7 +92,7 @@ def _backbone(known: Known, given: dict[str, Any], model: str) -> tuple[dict[str
     hint = "no ImageNet weights within reach, so it starts from nothing; pass --weights FILE if you have some"
     if given or known.training_images >= MANY_IMAGES:
         return backbone, hint
-    return {"name": "ats"}, f"{hint}; {known.training_images:,} images are few for a larger network"
+    return {"name": "thin"}, f"{hint}; {known.training_images:,} images are few for a larger network"
 
 
 def _model_of(weights: str | None) -> str:
@@ -140,10 +143,15 @@ def choose_length(known: Known) -> Iterator[Choice]:
 
 def choose_augmentation(known: Known) -> Iterator[Choice]:
     """What is safe for any picture: neither mirrored nor turned, since letters and signs must not be."""
-    shift_px = min(known.patch) // 2 if known.selects else known.images.shortest // 20
-    if "data.augmentation.name" not in known.values:
-        value = {"name": "shift_and_light", "max_px": shift_px}
-        yield Choice("data.augmentation", value, f"moved by up to {shift_px} px and in other light, as in the paper")
+    if "data.augmentation.name" in known.values:
+        return
+    shift_px = 0 if known.selects else known.images.shortest // 20
+    reason = (
+        "in other light, but not moved: the black border of a moved picture is the strongest detail in it"
+        if known.selects
+        else f"moved by up to {shift_px} px and in other light, as in the paper"
+    )
+    yield Choice("data.augmentation", {"name": "shift_and_light", "max_px": shift_px}, reason)
 
 
 def choose_start(known: Known) -> Iterator[Choice]:
@@ -151,11 +159,28 @@ def choose_start(known: Known) -> Iterator[Choice]:
     features = known.values.get("model.features") or known.options("features")
     if features.get("pretrained") or features.get("weights"):
         yield Choice("optimiser.lr", FINE_TUNING_LR, "lower than usual, since the weights are already good")
+    else:
+        yield Choice("optimiser.lr", LR, "what small networks without weights learnt fastest with")
     yield Choice("optimiser.clip_norm", 1.0, "one bad batch cannot undo much")
     if known.selects and known.options("selection").get("name", "perturbed") == "perturbed":
         yield Choice("warm_up.steps", WARM_UP_STEPS, "the scorer first learns, without labels, where detail is lost")
-        if known.values["warm_up.steps"]:
-            yield Choice("optimiser.scorer_start", 0.2, "so that the first labels do not undo the warm-up")
+        yield Choice(
+            "guide.share",
+            GUIDED,
+            "at first patches lie where detail is lost, so that there is something to read",
+        )
+        yield Choice("model.selection.sigma", SIGMA, "less noise than in the paper, for a scorer that is no longer new")
+        yield from _choose_one_patch(known)
+
+
+def _choose_one_patch(known: Known) -> Iterator[Choice]:
+    """One patch is enough to answer, which is what people with small evidence have."""
+    given = known.options("aggregation")
+    if not given:
+        yield Choice("model.aggregation", {"name": "max"}, "the strongest evidence of any patch counts")
+    if given.get("name", "max") in ("mean", "max") and not any(key.startswith("loss.") for key in known.values):
+        loss = {"entropy_coefficient": 0.0, "mixture_coefficient": 1.0}
+        yield Choice("loss", loss, "each patch is asked for an answer of its own, which tells the scorer where to look")
 
 
 # In this order: later ones may depend on what earlier ones chose.

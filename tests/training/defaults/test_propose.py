@@ -22,7 +22,7 @@ from saccade.datasets.records import DataError, Record, Records
 from saccade.systems import build_model
 from saccade.training.check import check_recipe
 from saccade.training.defaults import probe, propose, sample_sizes, weights_within_reach
-from saccade.training.recipe import DataOptions, Optimiser, Recipe, WarmUp
+from saccade.training.recipe import DataOptions, Guide, Optimiser, Recipe, WarmUp
 
 
 def records_with(counts: Sequence[int] = (60, 40), boxes: tuple = ()) -> Records:
@@ -59,7 +59,7 @@ def recipe_of(values: dict[str, Any]) -> Recipe:
         name: {**getattr(defaults, name), **options} if name in ("extraction", "selection", "scorer") else options
         for name, options in tree.pop("model").items()
     }
-    parts = {"data": DataOptions, "warm_up": WarmUp, "optimiser": Optimiser}
+    parts = {"data": DataOptions, "warm_up": WarmUp, "guide": Guide, "optimiser": Optimiser}
     built = {name: part(**tree.pop(name)) for name, part in parts.items() if name in tree}
     return Recipe(model=Stages(**stages), **built, **tree)
 
@@ -163,7 +163,8 @@ def test_given_values_stay_and_others_follow():
     assert choose([(1000, 1000)], {"model.extraction": {"patch": 500}})["model.selection.k"] == 1
     assert choose([(1000, 1000)], {"batch": 4})["steps"] == 1500
     assert choose([(1000, 1000)], {"data.resize": (256, 256)}) == choose([(256, 256)])
-    assert "optimiser.scorer_start" not in choose([(1000, 1000)], {"warm_up.steps": 0})
+    assert choose([(1000, 1000)], {"warm_up.steps": 0})["guide.share"] > 0
+    assert "loss" not in choose([(1000, 1000)], {"model.aggregation.name": "transformer"})
 
 
 def test_small_patches_on_large_images_get_finer_pooling_rather_than_a_huge_view():
@@ -210,13 +211,13 @@ def test_published_weights_are_used_where_they_can_be_had():
 
 
 def test_without_weights_the_network_is_as_large_as_the_data_allow():
-    assert choose([(1000, 1000)])["model.features"] == {"name": "ats"}
+    assert choose([(1000, 1000)])["model.features"] == {"name": "thin"}
     many = choose([(1000, 1000)], records=records_with((3000, 3000)))
     assert many["model.features"] == {"name": "backbone", "model": "resnet18"}
 
 
 def test_small_patches_get_the_thin_network():
-    assert choose([(256, 256)], hub=True)["model.features"] == {"name": "ats"}
+    assert choose([(256, 256)], hub=True)["model.features"] == {"name": "thin"}
 
 
 def test_a_file_of_weights_names_its_network():
