@@ -27,7 +27,8 @@ IMBALANCE = 3
 LR = 3e-3
 WARM_UP_STEPS = 100
 GUIDED = 0.75
-SIGMA = 0.02
+SIGMA = 0.01
+SCORER_START = 0.05
 
 
 def propose(
