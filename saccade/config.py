@@ -25,6 +25,8 @@ class Stages:
         features: patches → features
         aggregation: features → pooled
         prediction: pooled → logits
+        positions: append two channels to the image, x and y of each pixel in [0, 1]
+        options: options of the system itself, where it has any
     """
 
     system: str = "patch_selection"
@@ -35,6 +37,8 @@ class Stages:
     features: dict[str, Any] = field(default_factory=lambda: {"name": "ats"})
     aggregation: dict[str, Any] = field(default_factory=lambda: {"name": "mean"})
     prediction: dict[str, Any] = field(default_factory=lambda: {"name": "mlp"})
+    positions: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,7 @@ class ModelConfig(Stages):
     """Everything needed to build a model: its stages, and what the data asks for.
 
     image_size: (height, width) the model is trained for. Other sizes work too: positions are interpolated.
+    channels:   the image's own, without positions.
     classes:    their names, in the order of the logits; empty where nobody named them.
     """
 
@@ -49,6 +54,11 @@ class ModelConfig(Stages):
     image_size: tuple[int, int]
     channels: int = 3
     classes: tuple[str, ...] = ()
+
+    @property
+    def input_channels(self) -> int:
+        """Channels of the image and of its positions, if the stages see those too."""
+        return self.channels + 2 * self.positions
 
     def to_json(self) -> str:
         """The config as JSON text."""

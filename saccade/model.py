@@ -16,7 +16,7 @@ from saccade.aggregation import AGGREGATIONS, Max, Mean
 from saccade.config import ModelConfig, build, build_one
 from saccade.extraction import Extraction, Grid
 from saccade.features import FEATURES
-from saccade.images import View, view_size
+from saccade.images import View, glance, view_size
 from saccade.prediction import HEADS, mixture_loss, selection_loss
 from saccade.pretrained import Pretrained
 from saccade.scorer import SCORERS
@@ -29,7 +29,7 @@ class Output(NamedTuple):
 
     raw_scores are the scorer's own, scores those normalised per image; boxes are left, top, right, bottom in image
     pixels of the candidates in `selection.index` (in evaluation exactly the K patches that were looked at); features
-    are those of the K slots.
+    are those of the K slots, context those of the whole image at a glance (of width 0 without one).
     """
 
     logits: Float[Tensor, "B L"]
@@ -38,6 +38,7 @@ class Output(NamedTuple):
     selection: Selection
     boxes: Int[Tensor, "B S 4"]
     features: Float[Tensor, "B K D"]
+    context: Float[Tensor, "B E"]
 
 
 class PatchSelectionModel(Pretrained):
@@ -55,13 +56,20 @@ class PatchSelectionModel(Pretrained):
         self.config = config
         self.view = build_one("view", View, config.view)
         self.extraction = build_one("extraction", Extraction, config.extraction)
-        self.scorer = build("scorer", SCORERS, config.scorer, config.channels, tiles=self.extraction.tiles)
+        self.scorer = build("scorer", SCORERS, config.scorer, config.input_channels, tiles=self.extraction.tiles)
         grid = self.grid(config.image_size)
         self.selection = build("selection", SELECTIONS, config.selection)
         self._check_patch(config.image_size)
         slots = getattr(self.selection, "k", grid.num_candidates)
         check_k(slots, grid.num_candidates)
-        self.features = build("features", FEATURES, config.features, config.channels, patch=self.extraction.patch)
+        self.features = build(
+            "features",
+            FEATURES,
+            config.features,
+            config.input_channels,
+            patch=self.extraction.patch,
+            image_channels=config.channels,
+        )
         self.aggregation = build(
             "aggregation",
             AGGREGATIONS,
@@ -70,7 +78,9 @@ class PatchSelectionModel(Pretrained):
             slots=slots,
             cells=grid.shape,
         )
-        self.prediction = build("prediction", HEADS, config.prediction, self.aggregation.width, config.num_classes)
+        self._check_together()
+        width = self.aggregation.width + self.features.width * self.extraction.glance
+        self.prediction = build("prediction", HEADS, config.prediction, width, config.num_classes)
 
     def forward(
         self,
@@ -85,18 +95,20 @@ class PatchSelectionModel(Pretrained):
         select: scores → Selection instead of the model's own, for this call.
         """
         self._check(image)
+        image = self.with_positions(image, size)
         grid = self.grid(image.shape[-2:], image.device)
         raw_scores = self.scorer(self.view(image))  # B N
         scores = self.selection.normalise(raw_scores)  # B N
         if size is not None:
             raw_scores, scores = ignore_outside(raw_scores, grid.centred_in(size), self.selection.normalise)
-        selection = (select or self.selection)(scores)  # index B S, weight B K S
+        selection = select(scores) if select else self.selection(scores, grid)  # index B S, weight B K S
         patches = self.extraction(image, selection, grid)  # B K C P P
         features = self.features(rearrange(patches, "b k c p q -> (b k) c p q"))
         features = rearrange(features, "(b k) d -> b k d", b=len(image))  # B K D
         pooled = self.aggregation(features, selection, grid)  # B D
-        boxes = grid.boxes(selection.index)
-        return Output(self.prediction(pooled), raw_scores, scores, selection, boxes, features)
+        context = self._context(image, size)  # B E
+        logits = self.prediction(torch.cat([pooled, context], dim=1))
+        return Output(logits, raw_scores, scores, selection, grid.boxes(selection.index), features, context)
 
     def loss(
         self,
@@ -119,8 +131,15 @@ class PatchSelectionModel(Pretrained):
             )
         raw_scores = output.raw_scores.gather(1, output.selection.index)
         slot_scores = output.selection.detach().mix(raw_scores[..., None])[..., 0]  # B K
-        slot_logits = self.prediction(output.features)  # B K L
+        context = output.context[:, None].expand(-1, output.features.shape[1], -1)  # B K E
+        slot_logits = self.prediction(torch.cat([output.features, context], dim=2))  # B K L
         return loss + mixture_coefficient * mixture_loss(slot_logits, slot_scores, label, class_weight=class_weight)
+
+    def _context(self, image: Tensor, size: Tensor | None) -> Float[Tensor, "B E"]:
+        """Features of the whole image at the size of a patch, where the extraction asks for that glance."""
+        if not self.extraction.glance:
+            return image.new_zeros(len(image), 0)
+        return self.features(glance(image, self.extraction.patch, size))
 
     def _check(self, image: Tensor) -> None:
         channels = self.config.channels
@@ -128,6 +147,15 @@ class PatchSelectionModel(Pretrained):
             raise ValueError(
                 f"images have shape {tuple(image.shape)} and dtype {image.dtype}, expected (batch, {channels}, height, "
                 "width) in floating point: add a batch dimension with image[None], make floats of bytes with unit_range"
+            )
+
+    def _check_together(self) -> None:
+        """Refuse an aggregation that means nothing for what the selection gives."""
+        understood = getattr(self.selection, "aggregations", AGGREGATIONS)
+        if (name := self.config.aggregation["name"]) not in understood:
+            raise ValueError(
+                f"the selection {self.config.selection['name']} does not go with the aggregation {name}: "
+                f"{self.selection.why_not}; use {' or '.join(understood)}"
             )
 
     def _check_patch(self, image_size: Sequence[int]) -> None:

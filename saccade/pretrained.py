@@ -1,22 +1,30 @@
-"""A trained model as a folder: `config.json` and `model.safetensors`, readable without this library."""
+"""What every system can do. As a folder it is `config.json` and `model.safetensors`, readable without this library."""
 
 import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from jaxtyping import Float, Int
 from safetensors.torch import load_model, save_model
-from torch import nn
+from torch import Tensor, nn
 
 from saccade.config import ModelConfig
+from saccade.images import add_positions
 
 System = TypeVar("System", bound="Pretrained")
 
 
 class Pretrained(nn.Module):
-    """What every system can do: be written to a folder and come back."""
+    """What every system can do: see positions if its config says so, be written to a folder and come back."""
 
     config: ModelConfig
+
+    def with_positions(
+        self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None
+    ) -> Float[Tensor, "B C_in H W"]:
+        """What the stages see of `image`: itself, and its positions if the config asks for them."""
+        return add_positions(image, size) if self.config.positions else image
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into `folder`; each appears whole or not at all."""

@@ -3,12 +3,21 @@
 from pathlib import Path
 from typing import Any
 
-from saccade.baselines import CNN
+from saccade.baselines import CNN, IPS, Majority, SpatialTransformer
+from saccade.baselines.nts import NTSNet, NTSTopK
 from saccade.config import ModelConfig
 from saccade.model import PatchSelectionModel
 from saccade.pretrained import Pretrained, read_config
 
-SYSTEMS: dict[str, Any] = {"patch_selection": PatchSelectionModel, "cnn": CNN}
+SYSTEMS: dict[str, Any] = {
+    "patch_selection": PatchSelectionModel,
+    "cnn": CNN,
+    "majority": Majority,
+    "ips": IPS,
+    "spatial": SpatialTransformer,
+    "nts_net": NTSNet,
+    "nts_topk": NTSTopK,
+}
 
 
 def build_model(config: ModelConfig) -> Pretrained:

@@ -1,8 +1,9 @@
 """features → pooled."""
 
+from saccade.aggregation.attention import GatedAttention
 from saccade.aggregation.pool import Concat, Max, Mean
 from saccade.aggregation.transformer import Transformer
 
-AGGREGATIONS = {"mean": Mean, "max": Max, "transformer": Transformer, "concat": Concat}
+AGGREGATIONS = {"mean": Mean, "max": Max, "transformer": Transformer, "attention": GatedAttention, "concat": Concat}
 
-__all__ = ["AGGREGATIONS", "Concat", "Max", "Mean", "Transformer"]
+__all__ = ["AGGREGATIONS", "Concat", "GatedAttention", "Max", "Mean", "Transformer"]

@@ -1,6 +1,7 @@
 """image → view → features → logits: the feature network on the whole image, or on its low-resolution view.
 
-At view scale 1 this is the paper's plain CNN. Below it, it shows what is lost when a large image is made small.
+At view scale 1 this is the paper's plain CNN, with `positions` its "concat. position". Below scale 1 it shows what is
+lost when a large image is made small.
 """
 
 from typing import NamedTuple
@@ -36,12 +37,19 @@ class CNN(Pretrained):
         self.config = config
         self.view = build_one("view", View, config.view)
         size = view_size(config.image_size, self.view.scale)
-        self.features = build("features", FEATURES, config.features, config.channels, patch=size)
+        self.features = build(
+            "features",
+            FEATURES,
+            config.features,
+            config.input_channels,
+            patch=size,
+            image_channels=config.channels,
+        )
         self.prediction = build("prediction", HEADS, config.prediction, self.features.width, config.num_classes)
 
     def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> CNNOutput:
-        """Logits of each image; `size` is there for systems that can leave padding out."""
-        return CNNOutput(self.prediction(self.features(self.view(image))))
+        """Logits of each image; `size` tells the positions, if there are any, where each picture ends."""
+        return CNNOutput(self.prediction(self.features(self.view(self.with_positions(image, size)))))
 
     def loss(
         self, output: CNNOutput, label: Int[Tensor, " B"], *, class_weight: Float[Tensor, " L"] | None = None

@@ -10,7 +10,7 @@ A box is hit if one chosen patch overlaps it by at least `HIT`.
 """
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 # Not 1: boxes are drawn by hand, and candidates lie some pixels apart.
@@ -30,6 +30,17 @@ def best_overlap(patches: Int[Tensor, "K 4"], boxes: Int[Tensor, "R 4"]) -> Floa
     return (common / possible.clamp(min=1)).prod(dim=-1).amax(dim=0)
 
 
-def hits(patches: Int[Tensor, "K 4"], boxes: Int[Tensor, "R 4"]) -> Bool[Tensor, " R"]:
-    """Which boxes a chosen patch shows."""
-    return best_overlap(patches, boxes) >= HIT
+def mutual_overlap(patches: Int[Tensor, "*batch K 4"]) -> Float[Tensor, "*batch"]:
+    """The mean IoU (common area / area of the union) of two patches of an image: 1 if all are one, 0 if none meet.
+
+    A single patch has none: NaN.
+
+    >>> mutual_overlap(torch.tensor([[0, 0, 40, 40], [20, 0, 60, 40], [100, 0, 140, 40]]))  # 1/3, 0, 0
+    tensor(0.1111)
+    """
+    one, other = torch.combinations(torch.arange(patches.shape[-2], device=patches.device)).unbind(-1)
+    one, other = patches[..., one, :], patches[..., other, :]  # … pairs 4
+    sides = (torch.minimum(one[..., 2:], other[..., 2:]) - torch.maximum(one[..., :2], other[..., :2])).clamp(min=0)
+    common = sides.prod(dim=-1)
+    areas = sum((box[..., 2:] - box[..., :2]).prod(dim=-1) for box in (one, other))
+    return (common / (areas - common)).mean(dim=-1)

@@ -3,7 +3,14 @@
 import math
 
 import torch
-from torchmetrics.functional.classification import multiclass_accuracy, multiclass_average_precision
+from torch import Tensor
+from torchmetrics.functional.classification import (
+    multiclass_accuracy,
+    multiclass_auroc,
+    multiclass_average_precision,
+    multiclass_calibration_error,
+    multiclass_f1_score,
+)
 
 from saccade.evaluation.predictions import Predictions
 
@@ -11,26 +18,39 @@ from saccade.evaluation.predictions import Predictions
 def measure(predictions: Predictions) -> dict[str, float]:
     """Loss, accuracies, average precision, and where the model looked; numbers that do not apply are left out.
 
-    balanced_accuracy is the mean over classes of how many of the class are right; average_precision the mean over
-    classes of the area under precision against recall. Classes without an image count in neither.
+    balanced_accuracy, f1, average_precision and auroc are means over the classes that have an image: of how many of the
+    class are right, of F1, and of the areas under precision against recall and under the ROC curve (each class against
+    the rest). calibration_error is the expected one over 15 bins of confidence.
     """
     logits, label = predictions.logits, predictions.label
     present = label.unique()
     num_classes = logits.shape[1]
     recall = multiclass_accuracy(logits, label, num_classes, average=None)
+    f1 = multiclass_f1_score(logits, label, num_classes, average=None)
     # In double: answers that are sure would all have the same probability, 1, and no order any more.
-    precision = multiclass_average_precision(logits.double().softmax(dim=1), label, num_classes, average=None)
+    shares = logits.double().softmax(dim=1)
+    precision = multiclass_average_precision(shares, label, num_classes, average=None)
     values = {
         "loss": torch.nn.functional.cross_entropy(logits, label),
         "accuracy": (logits.argmax(dim=1) == label).float().mean(),
         "balanced_accuracy": recall[present].mean(),
+        "f1": f1[present].mean(),
         "average_precision": precision[present].mean(),
+        "auroc": _auroc(shares, label, present),
+        "calibration_error": multiclass_calibration_error(shares, label, num_classes),
         "hit_rate": predictions.hit.nanmean(),
         "overlap": predictions.overlap.nanmean(),
         "entropy": predictions.entropy.nanmean(),
     }
-    may_lack = {"hit_rate", "overlap", "entropy"}  # a loss that is not a number is told
+    may_lack = {"auroc", "hit_rate", "overlap", "entropy"}  # a loss that is not a number is told
     return {name: float(value) for name, value in values.items() if not (name in may_lack and math.isnan(value))}
+
+
+def _auroc(shares: Tensor, label: Tensor, present: Tensor) -> Tensor:
+    """NaN where all images are of one class: there is nothing to tell apart."""
+    if len(present) < 2:
+        return torch.tensor(torch.nan)
+    return multiclass_auroc(shares, label, shares.shape[1], average=None)[present].mean()
 
 
 def wilson_interval(right: int, count: int, *, z: float = 1.96) -> tuple[float, float]:

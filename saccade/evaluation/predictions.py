@@ -17,7 +17,7 @@ class Predictions(NamedTuple):
     index:   the image's place in its data set.
     hit:     the share of its boxes that a chosen patch shows; overlap the mean over its boxes (see `looking`).
     entropy: of the softmax of its raw scores, divided by that of equal scores, log N: 0 sure of one place, 1 of none.
-    centres: x and y of the chosen patches relative to the image's width and height.
+    centres: x and y of the chosen patches relative to the image's width and height; NaN in rows with fewer of them.
     """
 
     index: Int[Tensor, " n"]
@@ -31,9 +31,15 @@ class Predictions(NamedTuple):
 
 def join(parts: Sequence[Predictions]) -> Predictions:
     """Predictions one after the other, in the order of the data set."""
+    slots = max(part.centres.shape[1] for part in parts)
+    parts = [part._replace(centres=_fill_up(part.centres, slots)) for part in parts]
     whole = Predictions(*(torch.cat(column) for column in zip(*parts, strict=True)))
     order = whole.index.argsort()
     return Predictions(*(column[order] for column in whole))
+
+
+def _fill_up(centres: Float[Tensor, "n K 2"], slots: int) -> Float[Tensor, "n slots 2"]:
+    return torch.nn.functional.pad(centres, (0, 0, 0, slots - centres.shape[1]), value=torch.nan)
 
 
 @torch.no_grad()
@@ -59,12 +65,17 @@ def _rows(index: Tensor, label: Tensor, output: Any, boxes: Sequence[Tensor], si
     overlaps = [best_overlap(chosen, drawn.to(chosen)) for chosen, drawn in zip(output.boxes, boxes, strict=True)]
     hit = torch.stack([(overlap >= HIT).float().mean() for overlap in overlaps])  # the mean of nothing is NaN
     overlap = torch.stack([overlap.mean() for overlap in overlaps])
-    log_p = output.raw_scores.float().log_softmax(dim=1)
-    entropy = -(log_p.exp() * log_p).sum(dim=1) / torch.log(log_p.new_tensor(log_p.shape[1]))
+    raw_scores = getattr(output, "raw_scores", None)
+    entropy = unknown if raw_scores is None else _relative_entropy(raw_scores.float())
     centres = (output.boxes[..., :2] + output.boxes[..., 2:]) / (2 * output.boxes.new_tensor([size[1], size[0]]))
-    if output.boxes.shape[1] == output.raw_scores.shape[1]:
+    if raw_scores is not None and output.boxes.shape[1] == raw_scores.shape[1]:
         centres = centres[:, :0]  # all candidates are no choice
     return Predictions(index, label, logits, hit, overlap, entropy, centres)
+
+
+def _relative_entropy(raw_scores: Float[Tensor, "B N"]) -> Float[Tensor, " B"]:
+    log_p = raw_scores.log_softmax(dim=1)
+    return -(log_p.exp() * log_p).sum(dim=1) / torch.log(log_p.new_tensor(log_p.shape[1]))
 
 
 def gather(parts: Sequence[Predictions]) -> Predictions:

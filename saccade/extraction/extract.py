@@ -57,9 +57,13 @@ def extract(
 
 
 class Extraction(nn.Module):
-    """`extract` from a grid of patches of `patch` pixels (one side, or height and width), placed by `geometry`."""
+    """`extract` from a grid of patches of `patch` pixels (one side, or height and width), placed by `geometry`.
 
-    def __init__(self, patch: int | Sequence[int] = 100, geometry: str = "aligned"):
+    glance: whether the model also sees the whole image, resized to the size of a patch. For evidence that is not only
+            in details: what the patches say is then understood in its surroundings.
+    """
+
+    def __init__(self, patch: int | Sequence[int] = 100, geometry: str = "aligned", glance: bool = False):
         super().__init__()
         if geometry not in GEOMETRIES:
             raise ValueError(f"unknown geometry {geometry!r}: expected one of {', '.join(GEOMETRIES)}")
@@ -68,6 +72,7 @@ class Extraction(nn.Module):
             raise ValueError(f"patch is {patch}, expected a number of pixels ≥ 1, or two: height and width")
         self.patch = (sides[0], sides[1])
         self.geometry = geometry
+        self.glance = glance
 
     @property
     def tiles(self) -> bool:

@@ -1,5 +1,6 @@
 """patches → features: any timm backbone, by name."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ class Backbone(nn.Module):
     pretrained: load the weights timm publishes for it from the hub.
     weights:    load them from a local .safetensors file in timm's key names instead.
     patch:      height and width of the patches, for nets that are built for one size.
+    image_channels: how many of the `channels` are the image's own (default: all). The others, its positions, pass as
+                they are; to weights that were loaded they mean nothing at first.
     """
 
     mean: Tensor
@@ -28,6 +31,7 @@ class Backbone(nn.Module):
         channels: int = 3,
         *,
         patch: tuple[int, int] | None = None,
+        image_channels: int | None = None,
         model: str = "resnet18",
         pretrained: bool = False,
         weights: str | None = None,
@@ -42,22 +46,40 @@ class Backbone(nn.Module):
                 raise FileNotFoundError(
                     f"no usable weights at {weights}: expected a .safetensors file with timm's key names for {model}"
                 )
-            options["pretrained_cfg_overlay"] = {"file": weights}
+            # Some nets would otherwise expect the file in the format of their first publication.
+            options["pretrained_cfg_overlay"] = {"file": weights, "custom_load": False}
         published = timm.get_pretrained_cfg(model, allow_unregistered=True)
         if patch and published is not None and published.fixed_input_size:
             options["img_size"] = patch if patch[0] != patch[1] else patch[0]  # some know squares only
-        self.net = timm.create_model(
-            model, pretrained=pretrained or weights is not None, in_chans=channels, num_classes=0, **options
-        )
+        seen = image_channels or channels
+        loads = pretrained or weights is not None
+        create = partial(timm.create_model, model, num_classes=0, **options)
+        self.net = create(in_chans=channels, pretrained=loads and seen == channels)
+        if loads and seen < channels:
+            _copy_weights(create(in_chans=seen, pretrained=True), self.net)
         # Some nets widen their features in the classifier's first layer, which stays.
         self.width = int(getattr(self.net, "head_hidden_size", None) or self.net.num_features)  # pyright: ignore
         data = resolve_model_data_config(self.net)
         for name in ("mean", "std"):
             values = torch.tensor(data[name])
             # Grey or many-channel images have no published statistics; the mean over RGB stands in.
-            values = values if len(values) == channels else values.mean().expand(channels).clone()
-            self.register_buffer(name, values[:, None, None], persistent=False)
+            values = values if len(values) == seen else values.mean().expand(seen)
+            unchanged = torch.full((channels - seen,), {"mean": 0.0, "std": 1.0}[name])
+            self.register_buffer(name, torch.cat([values, unchanged])[:, None, None], persistent=False)
 
     def forward(self, patches: Float[Tensor, "n C P Q"]) -> Float[Tensor, "n D"]:
         """Features of each patch."""
         return self.net((patches - self.mean) / self.std)
+
+
+def _copy_weights(source: nn.Module, target: nn.Module) -> None:
+    """The weights of a net into one that has more input channels; to those it is blind at first.
+
+    timm itself would repeat the weights of red and green there, and scale all of them by 3/5.
+    """
+    weights = source.state_dict()
+    for name, value in target.state_dict().items():  # shares its memory with the net
+        if value.shape != weights[name].shape:
+            value.zero_()
+            value = value[:, : weights[name].shape[1]]
+        value.copy_(weights[name])

@@ -34,10 +34,18 @@ class _Block(nn.Module):
 
 
 class ThinResNet(nn.Module):
-    """Patches n C P P → features n D with D the last of `widths`, one for the stem and one for each block."""
+    """Patches n C P P → features n D with D the last of `widths`, one for the stem and one for each block.
+
+    l2_normalise: scale features to unit length, as ATS does before it averages them.
+    """
 
     def __init__(
-        self, channels: int = 3, *, widths: Sequence[int] = (12, 24, 48, 96), pool: Literal["mean", "max"] = "max"
+        self,
+        channels: int = 3,
+        *,
+        widths: Sequence[int] = (12, 24, 48, 96),
+        pool: Literal["mean", "max"] = "max",
+        l2_normalise: bool = False,
     ):
         super().__init__()
         if len(widths) < 2 or min(widths) < 8:
@@ -52,22 +60,18 @@ class ThinResNet(nn.Module):
         self.blocks = nn.Sequential(*(_Block(before, after) for before, after in pairwise(widths)))
         self.norm = nn.BatchNorm2d(widths[-1])
         self.pool = pool
+        self.l2_normalise = l2_normalise
         self.width = widths[-1]
 
     def forward(self, patches: Float[Tensor, "n C P Q"]) -> Float[Tensor, "n D"]:
         """Features of each patch."""
         chart = F.relu(self.norm(self.blocks(self.stem(patches))))
-        return chart.amax(dim=(2, 3)) if self.pool == "max" else chart.mean(dim=(2, 3))
+        features = chart.amax(dim=(2, 3)) if self.pool == "max" else chart.mean(dim=(2, 3))
+        return F.normalize(features, dim=1) if self.l2_normalise else features
 
 
 class ATSNet(ThinResNet):
-    """Three blocks of `width` filters and a mean pool; `l2_normalise` scales features to unit length, as ATS does."""
+    """Three blocks of `width` filters and a mean pool."""
 
     def __init__(self, channels: int = 3, *, width: int = 32, l2_normalise: bool = False):
-        super().__init__(channels, widths=(width,) * 4, pool="mean")
-        self.l2_normalise = l2_normalise
-
-    def forward(self, patches: Float[Tensor, "n C P Q"]) -> Float[Tensor, "n D"]:
-        """Features of each patch."""
-        features = super().forward(patches)
-        return F.normalize(features, dim=1) if self.l2_normalise else features
+        super().__init__(channels, widths=(width,) * 4, pool="mean", l2_normalise=l2_normalise)

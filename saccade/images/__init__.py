@@ -2,12 +2,13 @@
 
 from saccade.images.decode import BadImage
 from saccade.images.file import FileImage
+from saccade.images.positions import add_positions
 from saccade.images.pyramid import NotASlideError
 from saccade.images.regions import cut_regions
 from saccade.images.slide import SlideImage
 from saccade.images.source import ImageSource, open_image
 from saccade.images.tensor import TensorImage
-from saccade.images.view import View, make_view, view_size
+from saccade.images.view import View, glance, make_view, view_size
 
 __all__ = [
     "BadImage",
@@ -17,7 +18,9 @@ __all__ = [
     "SlideImage",
     "TensorImage",
     "View",
+    "add_positions",
     "cut_regions",
+    "glance",
     "make_view",
     "open_image",
     "view_size",

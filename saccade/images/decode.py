@@ -52,7 +52,7 @@ def read_pixels(path: Path, *, max_pixels: int = MAX_PIXELS) -> np.ndarray:
 
 def _read(path: Path, max_pixels: int) -> np.ndarray:
     try:
-        image = _open(path)
+        image = open_lazily(path)
     except UnidentifiedImageError:
         if not _is_tiff(path):
             raise
@@ -62,7 +62,8 @@ def _read(path: Path, max_pixels: int) -> np.ndarray:
         return _read_tiff(path, max_pixels) if _is_raw_deep_tiff(image) else _to_rgb(path, image)
 
 
-def _open(path: Path) -> Image.Image:
+def open_lazily(path: Path) -> Image.Image:
+    """The header of an image file, pixels to follow when asked for, however large it says they are."""
     # Pillow's own limit is one number for the whole process and refuses before the size can be told. Opening
     # reads the header only, so it is safe without; the caller's limit is checked before any pixel is decoded.
     with _pillow_limit:

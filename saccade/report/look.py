@@ -10,6 +10,7 @@ from torch import Tensor
 
 from saccade.datasets.dataset import unit_range
 from saccade.extraction import Grid
+from saccade.extraction.anchors import Anchors, resize_regions
 from saccade.report.run import Glance
 
 Edges = tuple[float, float, float, float]
@@ -55,29 +56,48 @@ def look_at(model: Any, image: UInt8[Tensor, "3 H W"], truth: Int[Tensor, "R 4"]
     look = Look(rearrange(image, "c h w -> h w c").numpy(), size, truth=boxes)
     if hasattr(output, "selection"):
         look = look._replace(**_chosen(output, pixels, model.grid(size)))
+    elif hasattr(output, "boxes"):
+        look = look._replace(**_boxed(output.boxes[0].cpu(), pixels, model.extraction.patch))
     return Seen(look, output.logits[0].float().softmax(dim=0).cpu())
 
 
-def _chosen(output: Any, pixels: Tensor, grid: Grid) -> dict[str, Any]:
+def _chosen(output: Any, pixels: Tensor, grid: Grid | Anchors) -> dict[str, Any]:
     index, scores = output.selection.index[0].cpu(), output.scores[0].float().cpu()
     index = index[scores[index].argsort(descending=True, stable=True)]  # S, best first
     crops = grid.read(pixels, index[None])[0]
     return {
-        "scores": scores.reshape(grid.shape).numpy(),
+        "scores": chart(scores, grid).numpy(),
         "extent": extent(grid),
         "boxes": grid.boxes(index).numpy(),
         "strength": np.ones(len(index), np.float32),
-        "crops": rearrange(crops * 255, "s c p q -> s p q c").round().byte().numpy(),
+        "crops": _as_bytes(crops),
         "values": scores[index].numpy(),
     }
 
 
-def extent(grid: Grid) -> Edges:
+def _boxed(boxes: Int[Tensor, "K 4"], pixels: Tensor, patch: tuple[int, int]) -> dict[str, Any]:
+    """Of a system that looks somewhere without scoring places: what is inside its boxes, all at the size `patch`."""
+    crops = resize_regions(pixels, boxes[None], patch)[0]
+    return {"boxes": boxes.numpy(), "strength": np.ones(len(boxes), np.float32), "crops": _as_bytes(crops)}
+
+
+def _as_bytes(crops: Float[Tensor, "s c p q"]) -> UInt8[np.ndarray, "s p q c"]:
+    return rearrange(crops * 255, "s c p q -> s p q c").round().byte().numpy()
+
+
+def chart(scores: Float[Tensor, " N"], grid: Grid | Anchors) -> Float[Tensor, "rows cols"]:
+    """The scores as a map over the image."""
+    return scores.reshape(grid.shape) if isinstance(grid, Grid) else grid.chart(scores)
+
+
+def extent(grid: Grid | Anchors) -> Edges:
     """Left, top, right and bottom of the cells that the scores belong to: candidates' centres lie in their middles.
 
     >>> extent(Grid(torch.tensor([0]), torch.tensor([-5, 15, 35]), (40, 30)))  # centres at 10, 30, 50
     (0.0, 0.0, 60.0, 40.0)
     """
+    if isinstance(grid, Anchors):
+        return grid.extent
     (left, right), (top, bottom) = (
         _span(corners, side) for corners, side in ((grid.left_px, grid.patch[1]), (grid.top_px, grid.patch[0]))
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from saccade.images.decode import BadImage
 from saccade.report.examples import Examiner, confident_mistakes, of_class, open_examiner, typical_successes
-from saccade.report.look import extent, glance_look
+from saccade.report.look import Look, extent, glance_look
 from saccade.report.markup import Html, chart, element, enlargeable, join, page, photo, pixels, table, write
 from saccade.report.numbers import Number, amount, cost, headline, interval, percent
 from saccade.report.overlay import Caption, overlay
@@ -151,51 +151,67 @@ def _confusions(answers: Answers) -> Html:
 
 
 def _answers(answers: Answers, examiner: Examiner) -> Html:
-    key = "Dashed boxes are where the evidence is, where the data says so. Click a picture to enlarge it."
-    if hasattr(examiner.model, "selection"):
-        key = "Brighter is a higher score; boxes are the patches looked at, numbered from the highest score on. " + key
     groups = {
         "Wrong answers, the surest first": confident_mistakes(answers, EXAMPLES),
         "Right answers, of usual confidence": typical_successes(answers, EXAMPLES),
     }
-    parts: list[Html] = [_paragraph(key)]
-    for title, rows in groups.items():
-        pictures = [_example(examiner, row) for row in rows]
+    seen = {title: [(row, _see(examiner, row)) for row in rows] for title, rows in groups.items()}
+    looks = [look for pairs in seen.values() for _, look in pairs if isinstance(look, Look)]
+    parts: list[Html] = [_paragraph(_key(looks))]
+    for title, pairs in seen.items():
+        pictures = [_example(row, look) for row, look in pairs]
         found = element("div", *pictures, class_="pictures") if pictures else _paragraph("There are none.")
         parts += [element("h3", title), found]
     return _section("Answers and where they came from", *parts)
 
 
-def _example(examiner: Examiner, answer: Answer) -> Html:
+def _see(examiner: Examiner, answer: Answer) -> Look | BadImage:
+    try:
+        return examiner.see(answer).look
+    except BadImage as error:
+        return error
+
+
+def _key(looks: Sequence[Look]) -> str:
+    """How to read the pictures, as far as the system has what they show."""
+    lines = {
+        "Brighter is a higher score.": any(look.scores.size for look in looks),
+        "Boxes are the patches looked at.": any(len(look.boxes) for look in looks),
+        "They are numbered from the highest score on.": any(len(look.values) for look in looks),
+        "Dashed boxes are where the evidence is, where the data says so.": True,
+        "Click a picture to enlarge it.": True,
+    }
+    return " ".join(line for line, applies in lines.items() if applies)
+
+
+def _example(answer: Answer, look: Look | BadImage) -> Html:
     caption = Caption(answer.predicted, answer.confidence, answer.label)
     said = element("span", caption.text, class_="right" if answer.right else "wrong")
-    try:
-        look = examiner.see(answer).look
-    except BadImage as error:
-        return element("figure", element("figcaption", said, element("br"), f"{error.path.name}: {error.reason}"))
+    if isinstance(look, BadImage):
+        return element("figure", element("figcaption", said, element("br"), f"{look.path.name}: {look.reason}"))
     name = Path(answer.image).name
     return enlargeable(photo(overlay(look, width_in=6.5), f"{name}: {caption.text}"), join((said, f" · {name}")))
 
 
 def _gallery(answers: Answers, examiner: Examiner) -> Html | None:
-    if not hasattr(examiner.model, "selection"):
-        return _section("Patches", _paragraph("This system sees its view as a whole; there are no patches to show."))
     each = max(3, min(8, GALLERY_IMAGES // len(answers.classes)))
-    strips = []
+    strips, scored, seen = [], False, False
     for name in answers.classes[:GALLERY_CLASSES]:
-        patches = []
-        for answer in of_class(answers, name, each):
-            try:
-                patches.append(examiner.see(answer).look.crops[0])
-            except BadImage:
-                continue
+        looks = [_see(examiner, answer) for answer in of_class(answers, name, each)]
+        looks = [look for look in looks if isinstance(look, Look)]
+        patches = [look.crops[0] for look in looks if len(look.crops)]
+        seen, scored = seen or bool(looks), scored or any(len(look.values) for look in looks)
         if patches:
-            strip = pixels(mosaic(patches), f"Highest scored patches of {name}")
+            strip = pixels(mosaic(patches), f"Patches of {name}")
             strips.append(element("figure", strip, element("figcaption", name), class_="strip"))
+    if not strips:
+        return (
+            _section("Patches", _paragraph("This system chooses none; there are no patches to show.")) if seen else None
+        )
     left_out = len(answers.classes) - GALLERY_CLASSES
     more = f" {left_out} classes more are not shown." if left_out > 0 else ""
-    key = f"The patch with the highest score, in {each} images of each class.{more}"
-    return _section("Patches", _paragraph(key), *strips) if strips else None
+    which = "The patch with the highest score" if scored else "The first patch"
+    return _section("Patches", _paragraph(f"{which}, in {each} images of each class.{more}"), *strips)
 
 
 def _sharpening(run: Run, examiner: Examiner | None) -> Html | None:
@@ -234,6 +250,7 @@ def _facts(run: Run) -> Html:
         "data": data.get("path"),
         "system": run.system,
         "patches": _stage(model, "selection", "extraction") if run.system == "patch_selection" else None,
+        "options": _stage(model, "options"),
         "features": _stage(model, "features"),
         "steps": f"{run.steps_done:,} of {run.recipe.get('batch')} images, {run.warm_up_steps:,} of them warm-up",
         "seed": known.get("seed", run.recipe.get("seed")),

@@ -4,6 +4,8 @@ None of these has a gradient to the scores: the paper uses `hard_topk` at infere
 scorer must beat, and `exhaustive` is how the paper casts the vision transformer and multiple-instance learning.
 """
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -58,7 +60,7 @@ class HardTopK(nn.Module):
         super().__init__()
         self.k = k
 
-    def forward(self, scores: Float[Tensor, "B N"]) -> Selection:
+    def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
         """Select the K highest scores."""
         return hard_topk(scores, self.k)
 
@@ -72,7 +74,7 @@ class RandomTopK(nn.Module):
         super().__init__()
         self.k = k
 
-    def forward(self, scores: Float[Tensor, "B N"]) -> Selection:
+    def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
         """Select K candidates at random."""
         return random_topk(scores, self.k)
 
@@ -82,6 +84,6 @@ class Exhaustive(nn.Module):
 
     normalise = staticmethod(normalise_scores)
 
-    def forward(self, scores: Float[Tensor, "B N"]) -> Selection:
+    def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
         """Select every candidate."""
         return exhaustive(scores)

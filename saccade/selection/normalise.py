@@ -55,3 +55,14 @@ def linear_decay(sigma: float, *, step: int, total_steps: int) -> float:
     if total_steps < 1 or step < 0:
         raise ValueError(f"step {step} of {total_steps}: step counts from 0 and total_steps must be at least 1")
     return sigma * max(0.0, 1.0 - step / total_steps)
+
+
+def scale_gradient(scores: Float[Tensor, "B N"], factor: float) -> Float[Tensor, "B N"]:
+    """The same scores; what comes back to them is multiplied by `factor`.
+
+    >>> scores = torch.ones(1, 2, requires_grad=True)
+    >>> torch.autograd.grad(scale_gradient(scores, 0.1).sum(), scores)
+    (tensor([[0.1000, 0.1000]]),)
+    """
+    still = scores.detach()
+    return still + (scores - still) * factor

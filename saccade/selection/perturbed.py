@@ -4,7 +4,7 @@ Y_σ = E_Z[ argmax_{Y ∈ C} ⟨Y, (s + σZ) 1ᵀ⟩ ], where C makes the argmax
 slots in index order. The expectation is a mean over `num_samples` draws; `gradients` says how it is differentiated.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -16,7 +16,7 @@ from saccade.selection.draws import Draws, draw_topk, mean_indicators, near_the_
 from saccade.selection.gradients import GRADIENTS, Perturbation
 from saccade.selection.hard import hard_topk
 from saccade.selection.noise import NOISES, Noise
-from saccade.selection.normalise import normalise_scores
+from saccade.selection.normalise import normalise_scores, scale_gradient
 from saccade.selection.selection import Selection
 
 # Weights (B·K·S) of one call: 128 MB of float32. It only binds where hundreds of thousands of candidates are all alike;
@@ -61,7 +61,7 @@ def perturbed_topk(
     with torch.autocast(scores.device.type, enabled=False):
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         if sigma < torch.finfo(scores.dtype).tiny or k == scores.shape[1]:
-            index, weight, _ = hard_topk(scores, k)
+            index, weight, *_ = hard_topk(scores, k)
             # Tied to the scores, so that a scorer in training receives a zero gradient rather than none.
             return Selection(index, weight + (0 * scores).sum(dim=1)[:, None, None])
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device if generator else "cpu"))
@@ -146,7 +146,9 @@ def _check_options(sigma: float, num_samples: int, gradient: str, noise: str) ->
 class PerturbedTopK(nn.Module):
     """`perturbed_topk` in training, `hard_topk` in evaluation.
 
-    `sigma` may be changed between steps: see `linear_decay`.
+    sigma:            may be changed between steps: see `linear_decay`.
+    gradient_per_sigma: the scores get the gradient with respect to scores / σ, that is σ times the true one, which
+                      grows with 1/σ and would drown every other gradient of the scorer.
     """
 
     normalise = staticmethod(normalise_scores)
@@ -159,6 +161,7 @@ class PerturbedTopK(nn.Module):
         num_samples: int = 500,
         gradient: GradientName = "conditional",
         noise: NoiseName = "normal",
+        gradient_per_sigma: bool = False,
     ):
         super().__init__()
         _check_options(sigma, num_samples, gradient, noise)
@@ -167,13 +170,14 @@ class PerturbedTopK(nn.Module):
         self.num_samples = num_samples
         self.gradient: GradientName = gradient
         self.noise: NoiseName = noise
+        self.gradient_per_sigma = gradient_per_sigma
 
-    def forward(self, scores: Float[Tensor, "B N"]) -> Selection:
+    def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
         """Select softly in training mode, hard in evaluation mode."""
         if not self.training:
             return hard_topk(scores, self.k)
         return perturbed_topk(
-            scores,
+            scale_gradient(scores, self.sigma) if self.gradient_per_sigma else scores,
             self.k,
             sigma=self.sigma,
             num_samples=self.num_samples,

@@ -19,6 +19,8 @@ class Selection(NamedTuple):
             entries are real candidates with zero weight.
     weight: how much of candidate index[s] goes into slot k. Rows sum to one.
     hard:   True if weight is the identity and carries no gradient, so that mixing can be skipped.
+    share:  how much each slot counts where the slots are samples of an expectation over all candidates; its gradient
+            is the estimator's. None: all alike. Only the mean over slots knows what to do with it.
 
     >>> selection = Selection(torch.tensor([[1, 3]]), torch.tensor([[[0.25, 0.75]]]))
     >>> selection.dense(5)
@@ -28,6 +30,7 @@ class Selection(NamedTuple):
     index: Int[Tensor, "B S"]
     weight: Float[Tensor, "B K S"]
     hard: bool = False
+    share: Float[Tensor, "B K"] | None = None
 
     def dense(self, n: int) -> Float[Tensor, "B K N"]:
         """The indicators over all `n` candidates, for code that wants the paper's Yᵀ."""
@@ -37,7 +40,8 @@ class Selection(NamedTuple):
 
     def detach(self) -> "Selection":
         """The same choice without a gradient to the scores behind it."""
-        return self._replace(weight=self.weight.detach())
+        share = None if self.share is None else self.share.detach()
+        return self._replace(weight=self.weight.detach(), share=share)
 
     def mix(self, values: Float[Tensor, "B S D"]) -> Float[Tensor, "B K D"]:
         """Slot values from candidate values: weight @ values."""

@@ -97,7 +97,8 @@ class Task(lightning.LightningModule):
         return result
 
     def _warm_up(self, image: Float[Tensor, "B C H W"], size: Tensor | None) -> Float[Tensor, ""]:
-        return warm_up_loss(self.model.scorer(self.model.view(image)), self._missing_detail(image, size))
+        view = self.model.view(self.model.with_positions(image, size))
+        return warm_up_loss(self.model.scorer(view), self._missing_detail(image, size))
 
     def _guidance(
         self, image: Float[Tensor, "B C H W"], size: Tensor | None

@@ -12,6 +12,7 @@ from typing import Any
 from lightning.pytorch import Trainer
 from torch import Tensor
 
+from saccade.evaluation import multiply_adds, peak_memory_mb
 from saccade.images import view_size
 from saccade.training.provenance import hardware
 from saccade.training.task import Task
@@ -23,9 +24,12 @@ def save_evaluation(task: Task, trainer: Trainer, folder: Path, split: str) -> d
         "split": split,
         "images": len(task.data["test"]),
         **task.measures,
-        "milliseconds_per_image": statistics.median(task.milliseconds),
+        "milliseconds_per_image": (milliseconds := statistics.median(task.milliseconds)),
+        "images_per_second": 1000 / milliseconds,
+        "peak_memory_mb": peak_memory_mb(),
         "hardware": hardware(task.recipe.accelerator),
         "pixels": _pixels(task),
+        "multiply_adds": multiply_adds(task.model, task.model.config.image_size, task.model.config.channels),
     }
     if trainer.is_global_zero:
         folder.mkdir(exist_ok=True)
@@ -35,13 +39,17 @@ def save_evaluation(task: Task, trainer: Trainer, folder: Path, split: str) -> d
 
 
 def _pixels(task: Task) -> dict[str, int]:
-    """How many there are in an image of the size the model was made for, in its view, and in the chosen patches."""
+    """How many there are in an image of the size the model was made for, in its view, and in the patches that the
+    feature network sees: the chosen ones, or all of them.
+    """
     model = task.model
     height, width = model.config.image_size
-    view_height, view_width = view_size((height, width), model.view.scale)
-    seen = {"image": height * width, "view": view_height * view_width}
+    seen = {"image": height * width}
+    if hasattr(model, "view"):
+        view_height, view_width = view_size((height, width), model.view.scale)
+        seen["view"] = view_height * view_width
     if hasattr(model, "extraction"):
-        slots = getattr(model.selection, "k", None) or model.grid((height, width)).num_candidates
+        slots = getattr(getattr(model, "selection", model), "k", None) or model.grid((height, width)).num_candidates
         seen["patches"] = slots * model.extraction.patch[0] * model.extraction.patch[1]
     return seen
 

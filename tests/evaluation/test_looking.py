@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from saccade.evaluation import best_overlap, hits
-from saccade.evaluation.looking import HIT
+from saccade.evaluation import best_overlap, mutual_overlap
 
 
 def boxes_in(size, count, generator):
@@ -29,14 +28,12 @@ def test_best_overlap_equals_counting_pixels():
         patches, boxes = boxes_in(20, 4, generator), boxes_in(20, 3, generator)
         expected = [max(overlap_by_pixels(p, b) for p in patches.tolist()) for b in boxes.tolist()]
         assert_close(best_overlap(patches, boxes), torch.tensor(expected))
-        assert hits(patches, boxes).tolist() == [value >= HIT for value in expected]
 
 
 @pytest.mark.parametrize("patch", [(10, 10, 30, 30), (0, 0, 100, 100), (12, 5, 14, 90)])
 def test_a_patch_within_a_box_or_around_it_or_across_it_shows_it_whole(patch):
     box = torch.tensor([[10, 10, 30, 30]])
     assert best_overlap(torch.tensor([patch]), box) == 1
-    assert hits(torch.tensor([patch]), box).all()
 
 
 def test_overlap_does_not_depend_on_which_is_called_the_patch():
@@ -52,3 +49,24 @@ def test_rectangles_that_only_touch_do_not_overlap():
 def test_no_boxes_no_overlaps():
     nothing = torch.zeros(0, 4, dtype=torch.int64)
     assert best_overlap(torch.tensor([[0, 0, 10, 10]]), nothing).shape == (0,)
+
+
+def pixels(box):
+    return {(x, y) for x in range(box[0], box[2]) for y in range(box[1], box[3])}
+
+
+def test_mutual_overlap_equals_counting_pixels_of_every_pair():
+    generator = torch.Generator().manual_seed(2)
+    patches = torch.stack([boxes_in(12, 4, generator) for _ in range(10)])
+    expected = []
+    for chosen in patches.tolist():
+        pairs = [(pixels(a), pixels(b)) for i, a in enumerate(chosen) for b in chosen[:i]]
+        expected.append(sum(len(a & b) / len(a | b) for a, b in pairs) / len(pairs))
+    assert_close(mutual_overlap(patches), torch.tensor(expected))
+    assert max(expected) > 0.05
+
+
+def test_mutual_overlap_of_equal_patches_is_one_and_of_one_patch_unknown():
+    patch = torch.tensor([[3, 4, 13, 14]])
+    assert mutual_overlap(patch.expand(3, -1)) == 1
+    assert mutual_overlap(patch).isnan()

@@ -54,6 +54,13 @@ def test_measures_equal_formulas_by_hand():
     assert values["balanced_accuracy"] == pytest.approx(np.mean(recalls))
     precisions = [average_precision_by_hand(np.exp(log_p[:, c]), label == c) for c in present]
     assert values["average_precision"] == pytest.approx(np.mean(precisions), rel=1e-5)
+    f1s = [2 * ((said == c) & (label == c)).sum() / ((said == c).sum() + (label == c).sum()) for c in present]
+    assert values["f1"] == pytest.approx(np.mean(f1s))
+    areas = [
+        stats.mannwhitneyu(logs[label == c], logs[label != c]).statistic / (label == c).sum() / (label != c).sum()
+        for c, logs in ((c, log_p[:, c]) for c in present)
+    ]
+    assert values["auroc"] == pytest.approx(np.mean(areas), rel=1e-5)
     assert values["hit_rate"] == pytest.approx(np.nanmean(predictions.hit.numpy()), rel=1e-5)
     assert values["overlap"] == pytest.approx(np.nanmean(predictions.overlap.numpy()), rel=1e-5)
     assert values["entropy"] == pytest.approx(predictions.entropy.mean().item(), rel=1e-5)
@@ -87,7 +94,20 @@ def test_confident_answers_are_still_ranked():
 def test_what_does_not_apply_is_left_out():
     unknown = torch.full((60,), torch.nan)
     values = measure(make_predictions(hit=unknown, overlap=unknown, entropy=unknown, centres=torch.zeros(60, 0, 2)))
-    assert set(values) == {"loss", "accuracy", "balanced_accuracy", "average_precision"}
+    always = {"loss", "accuracy", "balanced_accuracy", "f1", "average_precision", "auroc", "calibration_error"}
+    assert set(values) == always
+
+
+def test_images_of_one_class_have_no_auroc():
+    assert "auroc" not in measure(make_predictions(label=torch.ones(60, dtype=torch.long)))
+
+
+def test_calibration_error_is_what_confidence_promises_too_much():
+    """Half of the answers are right, and all of them are given with the same confidence."""
+    confidence = 0.9
+    logits = torch.tensor([[math.log(confidence), math.log(1 - confidence)]]).repeat(60, 1)
+    values = measure(make_predictions(classes=2, label=torch.arange(60) % 2, logits=logits))
+    assert values["calibration_error"] == pytest.approx(0.4, abs=1e-5)
 
 
 def test_a_loss_that_is_not_a_number_is_said_to_be_so():

@@ -26,7 +26,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn
 
 from saccade.datasets.dataset import unit_range
-from saccade.report.look import extent, glance_look
+from saccade.report.look import chart, extent, glance_look
 from saccade.report.overlay import overlay
 from saccade.report.run import Glance, Panel
 
@@ -58,19 +58,19 @@ def glimpse(model: Any, image: UInt8[Tensor, "3 H W"], label: int, *, sigma: flo
     The model and the state of randomness stay as they are, and the same model gives the same answer.
     """
     size = (image.shape[-2], image.shape[-1])
-    parameter = next(model.scorer.parameters())
+    parameter = next(model.parameters())
     pixels = unit_range(image[None]).to(parameter)
     grid = model.grid(size, parameter.device)
     with _borrowed(model, sigma):
-        scores = model.selection.normalise(model.scorer(model.view(pixels)))
-        selection = model.selection(scores)
+        output = model(pixels)
+        selection = output.selection
         patches = model.extraction(pixels, selection, grid)[0]  # K C P P
     used = (selection.weight[0] > 0).any(dim=0)  # S; the others are there for the gradient only
     return Glance(
         label=label,
         image=_shrink(image),
         size=size,
-        scores=scores[0].reshape(grid.shape).float().cpu().numpy(),
+        scores=chart(output.scores[0].float(), grid).cpu().numpy(),
         patches=_as_bytes(patches),
         boxes=grid.boxes(selection.index[0, used]).cpu().numpy(),
         weight=selection.weight[0][:, used].float().cpu().numpy(),

@@ -10,7 +10,7 @@ import tifffile
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from saccade.datasets.records import DataError, Records
-from saccade.images.decode import _open
+from saccade.images.decode import open_lazily
 
 TIMEOUT_S = 2.0
 
@@ -32,7 +32,7 @@ def sample_sizes(records: Records, count: int = 200) -> list[tuple[int, int]]:
 
 def _header_size(path: Path) -> tuple[int, int] | None:
     try:
-        with _open(path) as image:
+        with open_lazily(path) as image:
             width, height = image.size
             return (width, height) if _lies_on_its_side(image) else (height, width)
     except UnidentifiedImageError:

@@ -1,0 +1,85 @@
+"""image → parts by differentiable top-K → logits: the paper's fine-grained system, NTS-Top-K.
+
+NTS-Net's anchors, backbone and heads, without its ranking loss: the gradient of the answers reaches the scores through
+the selection. In training a part is a mixture of anchors, each resized to one size first. Squeeze-excitation in the
+proposal net stands in for non-maximum suppression; the selection `diverse` brings that back.
+
+    L = CE(image) + CE(image and parts) + CE(parts) − c · H(softmax(raw scores)),    c = 0.05
+"""
+
+from typing import NamedTuple
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from saccade.baselines.nts.trunk import Trunk, cross_entropies
+from saccade.config import ModelConfig
+from saccade.prediction import score_entropy
+from saccade.selection import SELECTIONS, Selection
+
+
+class NTSTopKOutput(NamedTuple):
+    """What the model says and where it looked: as `saccade.model.Output`, with the logits of the other two heads."""
+
+    logits: Float[Tensor, "B L"]
+    raw_scores: Float[Tensor, "B N"]
+    scores: Float[Tensor, "B N"]
+    selection: Selection
+    boxes: Int[Tensor, "B S 4"]
+    features: Float[Tensor, "B K D"]
+    image_logits: Float[Tensor, "B L"]
+    part_logits: Float[Tensor, "B K L"]
+
+
+class NTSTopK(Trunk):
+    """NTS-Top-K on any stride-32 backbone, with any selection that fills K slots; options of the system: dropout.
+
+    >>> import torch
+    >>> config = ModelConfig(
+    ...     system="nts_topk", num_classes=8, image_size=(224, 224), view={"scale": 1}, extraction={"patch": 64},
+    ...     features={"name": "backbone", "model": "resnet18"}, aggregation={"name": "mean"},
+    ...     scorer={"name": "proposals", "squeeze_excitation": 32}, selection={"name": "perturbed", "k": 2},
+    ... )
+    >>> NTSTopK(config).eval()(torch.rand(1, 3, 224, 224)).boxes.shape
+    torch.Size([1, 2, 4])
+    """
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config, SELECTIONS)
+        if hasattr(self.selection, "aggregations"):
+            raise ValueError(
+                f"the selection {config.selection['name']} does not go with nts_topk, which asks every part for an "
+                f"answer of its own: {self.selection.why_not}; use perturbed"
+            )
+
+    def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> NTSTopKOutput:
+        """Logits of each image; `size` is the height and width of each where the rest of its H×W is padding."""
+        pixels, grid = self.standardise(image, size), self.grid(image.shape[-2:], image.device)
+        chart = self.chart(pixels)  # B D h w
+        raw_scores, scores = self.score(chart, grid, size)  # B N
+        selection = self.selection(scores, grid)  # index B S, weight B K S
+        whole = self.dropout(self.features.net.forward_head(chart))  # B D
+        parts = self.encode(self.extraction(pixels, selection, grid))  # B K D
+        return NTSTopKOutput(
+            self.prediction(self.aggregation(whole, parts)),
+            raw_scores,
+            scores,
+            selection,
+            grid.boxes(selection.index),
+            parts,
+            self.image_prediction(whole),
+            self.part_prediction(parts),
+        )
+
+    def loss(
+        self,
+        output: NTSTopKOutput,
+        label: Int[Tensor, " B"],
+        *,
+        class_weight: Float[Tensor, " L"] | None = None,
+        entropy_coefficient: float = 0.05,
+    ) -> Float[Tensor, ""]:
+        """Three cross-entropies minus an entropy bonus."""
+        answers = output.logits, output.image_logits, output.part_logits
+        entropy = score_entropy(output.raw_scores)
+        return cross_entropies(*answers, label, class_weight=class_weight) - entropy_coefficient * entropy

@@ -1,0 +1,154 @@
+"""What NTS-Net and NTS-Top-K share: one backbone sees the whole image and its parts, three linear heads answer.
+
+    image ─ view ─▶ backbone ─ map ─▶ proposal net ─ scores ─▶ selection ─▶ parts ─▶ the same backbone ─ R_P1 … R_PK
+    R_I = pooled map;    heads on R_I, on each R_Pk, and on [R_I, R_P1, …, R_PK] ("concat") or R_I + mean R_P ("mean")
+
+At view scale 1 the whole image is seen at full resolution, as in the paper; below it only the parts are.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange, repeat
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from saccade.config import ModelConfig, build, build_one
+from saccade.extraction.anchors import STEPS_PX, AnchorExtraction, Anchors
+from saccade.features import Backbone
+from saccade.images import View, view_size
+from saccade.pretrained import Pretrained
+from saccade.scorer.proposals import ProposalScorer
+from saccade.selection import ignore_outside
+from saccade.selection.check import check_k
+
+
+class Concat(nn.Module):
+    """[R_I, R_P1, …, R_PK]."""
+
+    def __init__(self, width: int, *, slots: int):
+        super().__init__()
+        self.width = width * (slots + 1)
+
+    def forward(self, whole: Float[Tensor, "B D"], parts: Float[Tensor, "B K D"]) -> Float[Tensor, "B E"]:
+        """Join the image and its parts."""
+        return torch.cat([whole, rearrange(parts, "b k d -> b (k d)")], dim=1)
+
+
+class Mean(nn.Module):
+    """R_I + mean R_P, which keeps the classifier small."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.width = width
+
+    def forward(self, whole: Float[Tensor, "B D"], parts: Float[Tensor, "B K D"]) -> Float[Tensor, "B D"]:
+        """Join the image and its parts."""
+        return whole + parts.mean(dim=1)
+
+
+AGGREGATIONS = {"concat": Concat, "mean": Mean}
+
+
+class Trunk(Pretrained):
+    """The stages and heads both systems have; `selections` are the selectors that can be chosen by name."""
+
+    def __init__(self, config: ModelConfig, selections: Mapping[str, Any]):
+        super().__init__()
+        self.config = config
+        self.view = build_one("view", View, config.view)
+        self.features = build(
+            "features", {"backbone": Backbone}, config.features, config.input_channels, image_channels=config.channels
+        )
+        self.scorer = build("scorer", {"proposals": ProposalScorer}, config.scorer, _map_width(self.features))
+        self.selection = build("selection", selections, config.selection)
+        self.extraction = build_one("extraction", AnchorExtraction, config.extraction)
+        slots = self._slots()
+        width, classes = self.features.width, config.num_classes
+        self.aggregation = build("aggregation", AGGREGATIONS, config.aggregation, width, slots=slots)
+        self.dropout = build_one(f"the system {config.system}", make_dropout, config.options)
+        self.prediction = nn.Linear(self.aggregation.width, classes)
+        self.image_prediction = nn.Linear(width, classes)
+        self.part_prediction = nn.Linear(width, classes)
+
+    def grid(self, image_size: Sequence[int], device: torch.device | str = "cpu") -> Anchors:
+        """The candidates of an image of `image_size` (height, width)."""
+        height, width = image_size
+        return self.extraction.grid((height, width), view_size((height, width), self.view.scale), device)
+
+    def standardise(
+        self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None
+    ) -> Float[Tensor, "B C_in H W"]:
+        """Pixels as the backbone wants them. Parts are cut from these: what lies outside is then of a mean colour."""
+        if image.shape[1] != self.config.channels:
+            raise ValueError(f"images have {image.shape[1]} channels, expected {self.config.channels}")
+        return (self.with_positions(image, size) - self.features.mean) / self.features.std
+
+    def chart(self, pixels: Float[Tensor, "B C H W"]) -> Float[Tensor, "B D h w"]:
+        """The backbone's map of the view, ⌈side / 32⌉ cells a side."""
+        view = self.view(pixels)
+        below, right = (-side % STEPS_PX[0] for side in view.shape[-2:])  # some backbones would drop what is left over
+        return self.features.net.forward_features(F.pad(view, (0, right, 0, below)))
+
+    def score(
+        self, chart: Float[Tensor, "B D h w"], grid: Anchors, size: Int[Tensor, "B 2"] | None
+    ) -> tuple[Float[Tensor, "B N"], Float[Tensor, "B N"]]:
+        """Raw and normalised scores of the anchors. The backbone is not trained to score: its map is detached."""
+        if chart.shape[-2:] != grid.shape:
+            raise ValueError(
+                f"the backbone's map has {chart.shape[-2]}×{chart.shape[-1]} cells and the anchors "
+                f"{grid.shape[0]}×{grid.shape[1]}: use one that pads its convolutions, such as resnet50"
+            )
+        raw_scores = self.scorer(chart.detach())
+        if size is None:
+            return raw_scores, self.selection.normalise(raw_scores)
+        return ignore_outside(raw_scores, grid.centred_in(size), self.selection.normalise)
+
+    def encode(self, parts: Float[Tensor, "B K C P Q"]) -> Float[Tensor, "B K D"]:
+        """Features of the parts, with dropout."""
+        features = self.features.net(rearrange(parts, "b k c p q -> (b k) c p q"))
+        return self.dropout(rearrange(features, "(b k) d -> b k d", b=len(parts)))
+
+    def _slots(self) -> int:
+        slots = getattr(self.selection, "k", None)
+        if slots is None:
+            raise ValueError(
+                f"the selection {self.config.selection['name']} takes all anchors: use one with an option k"
+            )
+        check_k(slots, self.grid(self.config.image_size).num_candidates)
+        return slots
+
+
+def make_dropout(*, dropout: float = 0.5) -> nn.Dropout:
+    """Of the features of the image and of the parts."""
+    return nn.Dropout(dropout)
+
+
+def cross_entropies(
+    logits: Float[Tensor, "B L"],
+    image_logits: Float[Tensor, "B L"],
+    part_logits: Float[Tensor, "B K L"],
+    label: Int[Tensor, " B"],
+    *,
+    class_weight: Float[Tensor, " L"] | None = None,
+) -> Float[Tensor, ""]:
+    """CE(image and parts) + CE(image) + CE(parts), the last a mean over the parts."""
+    parts = rearrange(part_logits, "b k l -> (b k) l"), repeat(label, "b -> (b k)", k=part_logits.shape[1])
+    answers = ((logits, label), (image_logits, label), parts)
+    losses = [F.cross_entropy(logits, target, weight=class_weight) for logits, target in answers]
+    return torch.stack(losses).sum()
+
+
+def _map_width(features: Backbone) -> int:
+    """Channels of the backbone's last map, which must lie as densely as the anchors."""
+    net: Any = features.net
+    layers = getattr(net, "feature_info", None)
+    step = layers[-1]["reduction"] if layers else None
+    if step != STEPS_PX[0] or str(getattr(net, "output_fmt", "NCHW")).endswith("NHWC"):
+        raise ValueError(
+            f"the backbone {type(net).__name__} ends in no map B D h w with a stride of {STEPS_PX[0]} px (its stride "
+            f"is {step}): use a convolutional net such as resnet50 or tf_efficientnet_lite0"
+        )
+    return int(net.num_features)

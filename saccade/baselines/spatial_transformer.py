@@ -1,0 +1,255 @@
+"""image → view → localisation → K glimpses → features → pooled → logits: the spatial transformer.
+
+Jaderberg, Simonyan, Zisserman, Kavukcuoglu: Spatial Transformer Networks, 2015. As the paper casts it, the localisation
+network takes the place of scorer and selection, and the grid sampler that of extraction. Glimpse k shows, at its pixel
+u (from the glimpse's centre), the image at the pixel
+
+    x = c_k + A_k u        free translation: A = I,    scale: A = exp(s_k) I,    affine: A = I + R_k
+
+read by bilinear interpolation, zero outside the image. A = I is the natural scale, one glimpse pixel for one image
+pixel. Centres are c = (W, H)/2 · (1 + tanh(t_k)): a glimpse that had left the image would see only zeros and get no
+gradient to come back by. At the start the K glimpses are spread over the image at the natural scale; all at its centre
+they would be one and the same, and learn the same.
+
+The gradient to c_k comes from differences of neighbouring pixels under the glimpse, so it knows nothing of evidence
+further away: the paper's reason why these are hard to train on large images. At scales above one, glimpses skip pixels
+and alias: grid_sample does not average over what a glimpse pixel covers.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from saccade.aggregation import AGGREGATIONS
+from saccade.config import ModelConfig, build, build_one
+from saccade.extraction import Extraction
+from saccade.features import FEATURES
+from saccade.images import View
+from saccade.prediction import HEADS
+from saccade.pretrained import Pretrained
+from saccade.selection.selection import identity_selection
+
+
+class Free(NamedTuple):
+    """What of a glimpse is free: `count` numbers n make A (2×2, in pixels); the centre's two come before them."""
+
+    count: int
+    matrix: Callable[[Float[Tensor, "*shape n"]], Float[Tensor, "*shape 2 2"]]
+
+
+FREE = {
+    "translation": Free(0, lambda n: _eye(n)),
+    "scale": Free(1, lambda n: n.exp()[..., None] * _eye(n)),
+    "affine": Free(4, lambda n: n.unflatten(-1, (2, 2)) + _eye(n)),
+}
+
+
+def _eye(like: Tensor) -> Float[Tensor, "*shape 2 2"]:
+    return torch.eye(2, dtype=like.dtype, device=like.device).expand(*like.shape[:-1], 2, 2)
+
+
+class Transforms(NamedTuple):
+    """Glimpse pixel → image pixel, both as places (a pixel's middle is at a half): x = centre_px + matrix u."""
+
+    centre_px: Float[Tensor, "B K 2"]
+    matrix: Float[Tensor, "B K 2 2"]
+
+    def boxes(self, patch: tuple[int, int]) -> Int[Tensor, "B K 4"]:
+        """Left, top, right, bottom of what glimpses of `patch` (height, width) pixels show, in whole image pixels."""
+        half = self.matrix.new_tensor([patch[1], patch[0]]) / 2
+        reach = (self.matrix.abs() * half).sum(dim=-1)  # the corner that reaches furthest, along x and along y
+        return torch.cat([self.centre_px - reach, self.centre_px + reach], dim=-1).detach().round().long()
+
+
+def make_transforms(numbers: Float[Tensor, "B K n"], image_size: Sequence[int], *, free: str) -> Transforms:
+    """The transforms that `numbers` mean: t, and what makes A.
+
+    >>> make_transforms(torch.zeros(1, 1, 2), (100, 200), free="translation").boxes((40, 60))
+    tensor([[[ 70,  30, 130,  70]]])
+    """
+    size = numbers.new_tensor([image_size[1], image_size[0]])
+    return Transforms(size / 2 * (1 + numbers[..., :2].tanh()), FREE[free].matrix(numbers[..., 2:]))
+
+
+def glimpses(
+    image: Float[Tensor, "B C H W"], transforms: Transforms, patch: tuple[int, int]
+) -> Float[Tensor, "B K C P Q"]:
+    """What each transform shows in `patch` (height, width) pixels; differentiable in the image and the transforms.
+
+    >>> image, place = torch.rand(1, 3, 50, 60), torch.tensor([[[20.0, 30.0]]])
+    >>> crop = glimpses(image, Transforms(place, torch.eye(2)[None, None]), (10, 8))
+    >>> torch.allclose(crop[0, 0], image[0, :, 25:35, 16:24], atol=1e-5)
+    True
+    """
+    height, width = image.shape[-2:]
+    centre, matrix = transforms
+    # grid_sample has [−1, 1] for the image and affine_grid for the glimpse, from outer edge to outer edge.
+    image_px, patch_px = centre.new_tensor([width, height]), centre.new_tensor([patch[1], patch[0]])
+    theta = torch.cat([matrix * patch_px / image_px[:, None], (2 * centre / image_px - 1)[..., None]], dim=-1)
+    batch, count = theta.shape[:2]
+    places = F.affine_grid(theta.flatten(0, 1), [batch * count, 1, *patch], align_corners=False)  # BK P Q 2
+    # One tall glimpse per image: the image itself is not repeated K times.
+    tall = rearrange(places, "(b k) p q xy -> b (k p) q xy", b=batch)
+    pixels = F.grid_sample(image.to(tall.dtype), tall, padding_mode="zeros", align_corners=False)
+    return rearrange(pixels, "b c (k p) q -> b k c p q", k=count).to(image.dtype)
+
+
+def spread(k: int, image_size: Sequence[int]) -> Float[Tensor, "K 2"]:
+    """K places, x and y in (−1, 1), evenly in rows over an image of `image_size` (height, width).
+
+    >>> spread(4, (300, 400)).tolist()
+    [[-0.5, -0.5], [0.5, -0.5], [-0.5, 0.5], [0.5, 0.5]]
+    """
+    rows = min(k, max(1, round(math.sqrt(k * image_size[0] / image_size[1]))))
+    counts = [k // rows + (row < k % rows) for row in range(rows)]
+    return torch.tensor(
+        [
+            (2 * (col + 0.5) / count - 1, 2 * (row + 0.5) / rows - 1)
+            for row, count in enumerate(counts)
+            for col in range(count)
+        ]
+    )
+
+
+class Localisation(nn.Module):
+    """View → the numbers of K glimpses: start + gain · network(view), where the network starts out at zero.
+
+    Convolutions of stride 2, then a mean over `cells` × `cells` parts of the view, so that any size of it will do.
+    Adam moves all weights alike, however small their gradient is; without a gain well below 1 the glimpses have gone to
+    the edges before the features mean anything.
+    """
+
+    start: Float[Tensor, "K n"]
+
+    def __init__(
+        self, channels: int, start: Float[Tensor, "K n"], *, widths: Sequence[int], cells: int, hidden: int, gain: float
+    ):
+        super().__init__()
+        self.gain = gain
+        self.register_buffer("start", start, persistent=False)
+        convolutions = [
+            layer
+            for before, after in pairwise((channels, *widths))
+            for layer in (
+                nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False),
+                nn.BatchNorm2d(after),
+                nn.ReLU(),
+            )
+        ]
+        self.layers = nn.Sequential(*convolutions, nn.AdaptiveAvgPool2d(cells), nn.Flatten())
+        self.hidden = nn.Linear(widths[-1] * cells**2, hidden)
+        self.last = nn.Linear(hidden, start.numel())
+        nn.init.zeros_(self.last.weight)
+        nn.init.zeros_(self.last.bias)
+
+    def forward(self, view: Float[Tensor, "B C h w"]) -> Float[Tensor, "B K n"]:
+        """The numbers that `make_transforms` takes."""
+        away = self.last(F.relu(self.hidden(self.layers(view))))
+        return self.start + self.gain * away.unflatten(1, self.start.shape)
+
+
+class SpatialOutput(NamedTuple):
+    """What the model says, and boxes around the K glimpses: left, top, right, bottom in image pixels."""
+
+    logits: Float[Tensor, "B L"]
+    boxes: Int[Tensor, "B K 4"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpatialOptions:
+    """`config.options` of the system.
+
+    k:      how many glimpses.
+    free:   what the localisation network chooses: translation, scale (and translation), or affine (everything).
+    widths: of its convolutions; cells, hidden and gain: see `Localisation`.
+    """
+
+    k: int = 4
+    free: str = "translation"
+    widths: Sequence[int] = (16, 32, 64)
+    cells: int = 6
+    hidden: int = 128
+    gain: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.free not in FREE:
+            raise ValueError(f"options.free is {self.free!r}, expected one of {', '.join(FREE)}")
+        for name in ("k", "cells", "hidden"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"options.{name} is {getattr(self, name)}, expected at least 1")
+
+
+class SpatialTransformer(Pretrained):
+    """The stages view, features, aggregation and prediction of `config`, the patch size of its extraction, `options`.
+
+    >>> config = ModelConfig(system="spatial", num_classes=4, image_size=(300, 400), options={"k": 4})
+    >>> output = SpatialTransformer(config).eval()(torch.rand(2, 3, 300, 400))
+    >>> output.boxes[0].tolist()  # before any training
+    [[50, 25, 150, 125], [250, 25, 350, 125], [50, 175, 150, 275], [250, 175, 350, 275]]
+    """
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        options: SpatialOptions = build_one("the system spatial", SpatialOptions, config.options)
+        self.k, self.free = options.k, options.free
+        self.view = build_one("view", View, config.view)
+        self.extraction = build_one("extraction", Extraction, config.extraction)
+        centres = spread(self.k, config.image_size).atanh()
+        self.localisation = Localisation(
+            config.input_channels,
+            F.pad(centres, (0, FREE[self.free].count)),
+            widths=options.widths,
+            cells=options.cells,
+            hidden=options.hidden,
+            gain=options.gain,
+        )
+        self.features = build(
+            "features",
+            FEATURES,
+            config.features,
+            config.input_channels,
+            patch=self.extraction.patch,
+            image_channels=config.channels,
+        )
+        if config.aggregation.get("name") == "transformer":
+            raise ValueError(
+                "the system spatial does not go with the aggregation transformer: that one knows a position for each "
+                "cell of a grid, and glimpses lie anywhere; use mean, max or concat"
+            )
+        width = self.features.width
+        self.aggregation = build("aggregation", AGGREGATIONS, config.aggregation, width, slots=self.k)
+        self.prediction = build("prediction", HEADS, config.prediction, self.aggregation.width, config.num_classes)
+
+    def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> SpatialOutput:
+        """Logits of each image; `size` tells the positions, if there are any, where each picture ends."""
+        image = self.with_positions(image, size)
+        transforms = self.localise(image)
+        patches = glimpses(image, transforms, self.extraction.patch)  # B K C P P
+        features = self.features(rearrange(patches, "b k c p q -> (b k) c p q"))
+        features = rearrange(features, "(b k) d -> b k d", b=len(image))  # B K D
+        # Each glimpse is a candidate of its own, and there are no others.
+        every = torch.arange(self.k, device=image.device).expand(len(image), -1)
+        pooled = self.aggregation(features, identity_selection(every, features.dtype), None)
+        return SpatialOutput(self.prediction(pooled), transforms.boxes(self.extraction.patch))
+
+    def localise(self, image: Float[Tensor, "B C H W"]) -> Transforms:
+        """Where the K glimpses of each image are."""
+        numbers = self.localisation(self.view(image))  # B K n
+        # Half precision cannot tell the pixels of a large image apart.
+        numbers = numbers.to(torch.promote_types(numbers.dtype, torch.float32))
+        return make_transforms(numbers, image.shape[-2:], free=self.free)
+
+    def loss(
+        self, output: SpatialOutput, label: Int[Tensor, " B"], *, class_weight: Float[Tensor, " L"] | None = None
+    ) -> Float[Tensor, ""]:
+        """Cross-entropy."""
+        return F.cross_entropy(output.logits, label, weight=class_weight)

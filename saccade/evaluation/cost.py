@@ -1,0 +1,38 @@
+"""What an answer costs: multiply-adds of the stages, and memory."""
+
+import resource
+import sys
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+
+@torch.no_grad()
+def multiply_adds(model: nn.Module, image_size: tuple[int, int], channels: int = 3) -> dict[str, int]:
+    """Multiply-adds of one image in evaluation mode: in all (`total`), and of the scorer and the feature network.
+
+    Counted are convolutions and matrix products, which is where the work is; all other operations are a few per pixel.
+
+    >>> model = nn.Sequential()
+    >>> model.add_module("features", nn.Conv2d(3, 8, 1, bias=False))
+    >>> multiply_adds(model, (10, 10))
+    {'total': 2400, 'features': 2400}
+    """
+    place = next(model.parameters()).device
+    image, training = torch.zeros(1, channels, *image_size, device=place), model.training
+    with FlopCounterMode(display=False) as counter:
+        model.eval()(image)
+    model.train(training)
+    counts: dict[str, Any] = {name.partition(".")[2]: flops for name, flops in counter.get_flop_counts().items()}
+    stages = {name: sum(counts[name].values()) // 2 for name in ("scorer", "features") if name in counts}
+    return {"total": counter.get_total_flops() // 2, **stages}
+
+
+def peak_memory_mb() -> int:
+    """The most memory this process had until now: that of the GPU if it uses one, else resident memory."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        return torch.cuda.max_memory_allocated() // 2**20
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit // 2**20

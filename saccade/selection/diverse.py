@@ -1,0 +1,226 @@
+"""scores, boxes → Selection: top-K with non-maximum suppression inside the perturbation, so that patches lie apart.
+
+Y_σ = E_Z[ Y(s + σZ) ], Y the indicator of the K picks of greedy non-maximum suppression, slots in index order. The
+paper says that suppression cannot be made differentiable its way, for want of a linear program. None is needed: the
+smoothing makes the expectation of any function of the scores differentiable; `diverse_gradients` says how.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from saccade.selection.check import check_k, check_scores
+from saccade.selection.diverse_gradients import GRADIENTS
+from saccade.selection.draws import Draws, mean_indicators, noise_chunks
+from saccade.selection.gradients import Perturbation
+from saccade.selection.noise import NOISES
+from saccade.selection.normalise import normalise_scores
+from saccade.selection.selection import Selection, identity_selection
+from saccade.selection.suppression import (
+    Run,
+    among_the_best,
+    look_up,
+    make_field,
+    near_the_top_apart,
+    pick_apart,
+)
+
+GradientName = Literal["conditional", "score"]
+
+
+def hard_diverse_topk(
+    scores: Float[Tensor, "B N"], k: int, boxes: Int[Tensor, "N 4"], *, max_overlap: float = 0.25
+) -> Selection:
+    """The K picks of greedy non-maximum suppression in index order; among equal scores the lower index wins.
+
+    >>> boxes = torch.tensor([[0, 0, 4, 4], [1, 0, 5, 4], [4, 0, 8, 4]])
+    >>> hard_diverse_topk(torch.tensor([[0.8, 0.9, 0.1]]), 2, boxes).index
+    tensor([[1, 2]])
+    """
+    _check(scores, k, boxes, max_overlap)
+    scores = scores.detach()
+    exact = boxes.to(torch.promote_types(scores.dtype, torch.float32)).expand(len(scores), -1, -1)
+    values, order = scores.detach().sort(dim=1, descending=True, stable=True)
+    field = make_field(values, exact.gather(1, order[..., None].expand(-1, -1, 4)))
+    picks = pick_apart(values.to(exact.dtype), field, passes=k, max_overlap=max_overlap)
+    return identity_selection(order.gather(1, picks.index).sort(dim=1).values, scores.dtype)
+
+
+def diverse_topk(
+    scores: Float[Tensor, "B N"],
+    k: int,
+    boxes: Int[Tensor, "N 4"],
+    *,
+    sigma: float,
+    num_samples: int = 500,
+    max_overlap: float = 0.25,
+    gradient: GradientName = "conditional",
+    generator: torch.Generator | None = None,
+) -> Selection:
+    """The mean of `num_samples` index-sorted greedy selections of scores + σ · normal noise.
+
+    boxes:       left, top, right, bottom of each candidate, the same for all images.
+    sigma:       noise level in units of the scores; 0 gives `hard_diverse_topk` with zero gradient.
+    max_overlap: the highest IoU of two picks of one draw; 1 gives `perturbed_topk`. Where fewer than K candidates lie
+                 so far apart, the best of the others fill up.
+    gradient:    "conditional" (default) or "score", both unbiased; score takes less time and varies far more.
+    generator:   where the randomness comes from; the same state gives the same answer.
+
+    >>> boxes = torch.tensor([[0, 0, 4, 4], [1, 0, 5, 4], [4, 0, 8, 4]])
+    >>> diverse_topk(torch.tensor([[0.8, 0.9, 0.1]]), 2, boxes, sigma=0.01).dense(3)
+    tensor([[[0., 1., 0.],
+             [0., 0., 1.]]])
+    """
+    _check(scores, k, boxes, max_overlap)
+    _check_options(sigma, num_samples, gradient)
+    with torch.autocast(scores.device.type, enabled=False):
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        if sigma < torch.finfo(scores.dtype).tiny or k == scores.shape[1]:
+            hard = hard_diverse_topk(scores, k, boxes, max_overlap=max_overlap)
+            # Tied to the scores, so that a scorer in training receives a zero gradient rather than none.
+            return Selection(hard.index, hard.weight + (0 * scores).sum(dim=1)[:, None, None])
+        seed = int(torch.randint(2**62, (), generator=generator, device=generator.device if generator else "cpu"))
+        weight, index = _DiverseTopK.apply(scores, boxes.to(scores), k, sigma, num_samples, max_overlap, gradient, seed)
+    return Selection(index, weight)
+
+
+if not TYPE_CHECKING:  # the decorator hides the signature from type checkers
+    # The size of the support depends on the scores: a compiled model calls this uncompiled.
+    diverse_topk = torch.compiler.disable(diverse_topk)
+
+
+class _DiverseTopK(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx,
+        scores: Tensor,
+        boxes: Tensor,
+        k: int,
+        sigma: float,
+        num_samples: int,
+        max_overlap: float,
+        gradient: str,
+        seed: int,
+    ) -> tuple[Tensor, Tensor]:
+        noise, estimate = NOISES["normal"], GRADIENTS[gradient]
+        kept = near_the_top_apart(scores, k, boxes, sigma=sigma, max_overlap=max_overlap, noise=noise)  # B U
+        kept_scores = scores.gather(1, kept)
+        field = make_field(kept_scores, boxes[kept])
+        image = torch.arange(len(kept), device=kept.device)
+        runs = []
+        for _, z in noise_chunks(kept_scores, num_samples=num_samples, noise=noise, seed=seed):
+            values = z.mul_(sigma).add_(kept_scores).flatten(0, 1)  # m·B U
+            rows = image.repeat(len(z))
+            runs.append(among_the_best(estimate.run, values, field, rows, passes=k + 1, max_overlap=max_overlap))
+        support, run = _onto_support(_join(runs, len(kept)), kept_scores)
+        draws = Draws(run.index, run.value[..., k - 1], run.value[..., k])
+        index = kept.gather(1, support)
+        ctx.num_candidates = scores.shape[1]
+        ctx.past, ctx.run = Perturbation(kept, kept_scores, support, draws, sigma, noise, seed), run
+        ctx.gradient = estimate.gradient
+        ctx.mark_non_differentiable(index)
+        return mean_indicators(draws, support.shape[1]), index
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_weight: Tensor, _):
+        past: Perturbation = ctx.past
+        grad_kept = ctx.gradient(grad_weight.to(past.kept_scores.dtype), past, ctx.run)
+        grad = grad_kept.new_zeros(len(grad_kept), ctx.num_candidates).scatter(1, past.kept, grad_kept)
+        return grad, None, None, None, None, None, None, None
+
+
+def _join(runs: Sequence[Run], batch: int) -> Run:
+    """The chunks' columns, m·B …, as one run with B M … columns."""
+    columns = (torch.cat(column) for column in zip(*runs, strict=True))
+    return type(runs[0])(*(column.unflatten(0, (-1, batch)).transpose(0, 1).contiguous() for column in columns))
+
+
+def _onto_support(run: Run, kept_scores: Tensor) -> tuple[Tensor, Run]:
+    """The kept candidates that occur in any draw, with or without a pick, B S; and the run in their terms."""
+    occurs = torch.zeros_like(kept_scores, dtype=torch.bool)
+    for column in run:
+        if column.dtype == torch.long:
+            occurs.scatter_(1, column.flatten(1), True)
+    # Images that need fewer are filled up with their next-best candidates.
+    priority = torch.where(occurs, torch.inf, kept_scores)
+    support = priority.topk(int(occurs.sum(dim=1).max()), dim=1, sorted=False).indices.sort(dim=1).values
+    place = torch.arange(support.shape[1], device=support.device).expand_as(support)
+    rank = torch.zeros_like(kept_scores, dtype=torch.long).scatter(1, support, place)
+    return support, type(run)(*(look_up(rank, column) if column.dtype == torch.long else column for column in run))
+
+
+def _check(scores: Tensor, k: int, boxes: Tensor, max_overlap: float) -> None:
+    check_scores(scores)
+    check_k(k, scores.shape[1])
+    if boxes.shape != (scores.shape[1], 4):
+        raise ValueError(
+            f"boxes have shape {tuple(boxes.shape)}, expected ({scores.shape[1]}, 4): one box (left, top, right, "
+            "bottom) for each candidate, as grid.boxes(torch.arange(n)) gives them"
+        )
+    _check_overlap(max_overlap)
+
+
+def _check_overlap(max_overlap: float) -> None:
+    if not 0 <= max_overlap <= 1:
+        raise ValueError(f"max_overlap is {max_overlap}, expected an IoU from 0 (no common pixel) to 1 (no matter)")
+
+
+def _check_options(sigma: float, num_samples: int, gradient: str) -> None:
+    if not 0 <= sigma < float("inf"):
+        raise ValueError(f"sigma is {sigma}, expected a finite number ≥ 0: 0 selects without noise")
+    if gradient not in GRADIENTS:
+        raise ValueError(f"gradient is {gradient!r}, expected one of {', '.join(GRADIENTS)}")
+    least = 2 if gradient == "score" else 1
+    if num_samples < least:
+        raise ValueError(f"num_samples is {num_samples}, expected at least {least} with the {gradient} gradient")
+
+
+class DiverseTopK(nn.Module):
+    """`diverse_topk` in training, `hard_diverse_topk` in evaluation.
+
+    `sigma` may be changed between steps: see `linear_decay`.
+    """
+
+    normalise = staticmethod(normalise_scores)
+
+    def __init__(
+        self,
+        k: int,
+        *,
+        sigma: float = 0.05,
+        num_samples: int = 500,
+        max_overlap: float = 0.25,
+        gradient: GradientName = "conditional",
+    ):
+        super().__init__()
+        _check_options(sigma, num_samples, gradient)
+        _check_overlap(max_overlap)
+        self.k = k
+        self.sigma = sigma
+        self.num_samples = num_samples
+        self.max_overlap = max_overlap
+        self.gradient: GradientName = gradient
+
+    def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
+        """Select softly in training mode, hard in evaluation mode; `grid` (`Candidates`) says where candidates lie."""
+        if grid is None:
+            raise ValueError(
+                "no grid: patches that lie apart need to know where candidates lie; pass a Grid or Anchors"
+            )
+        boxes = grid.boxes(torch.arange(scores.shape[1], device=scores.device))
+        if not self.training:
+            return hard_diverse_topk(scores, self.k, boxes, max_overlap=self.max_overlap)
+        return diverse_topk(
+            scores,
+            self.k,
+            boxes,
+            sigma=self.sigma,
+            num_samples=self.num_samples,
+            max_overlap=self.max_overlap,
+            gradient=self.gradient,
+        )

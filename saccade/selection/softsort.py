@@ -1,0 +1,67 @@
+"""scores → Selection by SoftSort (Prillo & Eisenschlos 2020): the cheapest dense relaxation of a sort.
+
+Slot j is a softmax of the distances to the j-th highest score, weight[j, i] = softmax_i(−|s_(j) − s_i| / τ). One sort,
+one K×N table, no iteration. The gradient is exact, but for the relaxation: at τ > 0 the slots are mixtures, also of
+candidates above the j-th, and inference looks at single candidates.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from saccade.selection.check import check_k, check_scores
+from saccade.selection.hard import hard_topk
+from saccade.selection.normalise import normalise_scores
+from saccade.selection.selection import Selection
+from saccade.selection.support import ANY_ORDER, SCORE_ORDER, check_temperature, reach, within
+
+
+def softsort_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: float = 0.01) -> Selection:
+    """Rows 1 … K of SoftSort, the highest score first.
+
+    temperature: τ, in units of the scores.
+
+    A candidate that lies d below the K-th best weighs at most exp(−d/τ) in a slot; those that add up to less than 1e-9
+    are left out. Scores are used as they are: see `normalise_scores`.
+
+    >>> softsort_topk(torch.tensor([[0.0, 1.0, 0.5]]), 2).dense(3).round(decimals=4)
+    tensor([[[0., 1., 0.],
+             [0., 0., 1.]]])
+    """
+    check_scores(scores)
+    check_k(k, scores.shape[1])
+    check_temperature(temperature)
+    with torch.autocast(scores.device.type, enabled=False):
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        index = within(scores, k, below=temperature * reach(k, scores.shape[1]))  # B S
+        kept = scores.gather(1, index)
+        ranked = kept.sort(dim=1, descending=True, stable=True).values[:, :k]
+        distance = (ranked[:, :, None] - kept[:, None]).abs()  # B K S
+        return Selection(index, (-distance / temperature).softmax(dim=2))
+
+
+if not TYPE_CHECKING:  # the decorator hides the signature from type checkers
+    # The size of the support depends on the scores: a compiled model calls this uncompiled.
+    softsort_topk = torch.compiler.disable(softsort_topk)
+
+
+class SoftSortTopK(nn.Module):
+    """`softsort_topk` in training, `hard_topk` in evaluation."""
+
+    normalise = staticmethod(normalise_scores)
+    aggregations = ANY_ORDER
+    why_not = SCORE_ORDER
+
+    def __init__(self, k: int, *, temperature: float = 0.01):
+        super().__init__()
+        check_temperature(temperature)
+        self.k = k
+        self.temperature = temperature
+
+    def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
+        """Select softly in training mode, hard in evaluation mode."""
+        if not self.training:
+            return hard_topk(scores, self.k)
+        return softsort_topk(scores, self.k, temperature=self.temperature)

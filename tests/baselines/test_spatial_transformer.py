@@ -1,0 +1,196 @@
+"""Glimpses at the natural scale are crops, boxes are around what they show, and the localisation gets its gradient."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.testing import assert_close
+
+from saccade import ModelConfig
+from saccade.baselines import SpatialTransformer
+from saccade.baselines.spatial_transformer import FREE, Transforms, glimpses, make_transforms, spread
+from saccade.images import cut_regions
+from saccade.systems import build_model, load_model
+
+SIZE, PATCH = (50, 70), (12, 16)
+
+
+def make_model(**changes: Any) -> SpatialTransformer:
+    """In double precision, with a localisation that looks at the image."""
+    torch.manual_seed(0)
+    stages: dict[str, Any] = {
+        "view": {"scale": 0.5},
+        "extraction": {"patch": list(PATCH)},
+        "features": {"name": "ats", "width": 8},
+        "aggregation": {"name": "mean"},
+        "options": {"k": 3},
+    }
+    model = SpatialTransformer(ModelConfig(system="spatial", num_classes=3, image_size=SIZE, **stages | changes))
+    for parameter in model.localisation.last.parameters():
+        torch.nn.init.normal_(parameter, std=3.0)
+    return model.double().eval()
+
+
+def make_image(count: int = 2) -> Tensor:
+    return torch.rand(count, 3, *SIZE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def at(*places: tuple[float, float], matrix: Tensor | None = None) -> Transforms:
+    """Transforms of one image."""
+    matrix = torch.eye(2) if matrix is None else matrix
+    return Transforms(torch.tensor([places]).double(), matrix.double().expand(1, len(places), 2, 2))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-20, 80), st.integers(-20, 60)), min_size=1, max_size=4),
+    st.tuples(st.integers(1, 13), st.integers(1, 13)),
+)
+def test_at_the_natural_scale_a_glimpse_is_a_crop(corners, patch):
+    image = make_image(1)
+    transforms = at(*((left + patch[1] / 2, top + patch[0] / 2) for left, top in corners))
+    expected = cut_regions(image, torch.tensor([corners]), patch)
+    assert_close(glimpses(image, transforms, patch), expected, atol=1e-11, rtol=0)
+    boxes = [[left, top, left + patch[1], top + patch[0]] for left, top in corners]
+    assert transforms.boxes(patch).tolist() == [boxes]
+
+
+def test_between_pixels_it_interpolates():
+    image = make_image(1)
+    shown = glimpses(image, at((20.25, 30.0)), (4, 6))
+    expected = 0.75 * image[:, :, 28:32, 17:23] + 0.25 * image[:, :, 28:32, 18:24]
+    assert_close(shown[:, 0], expected)
+
+
+def test_a_quarter_turn_shows_the_crop_turned():
+    image = make_image(1)
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])  # right in the glimpse is down in the image
+    transforms = at((30.0, 25.0), matrix=turn)
+    shown = glimpses(image, transforms, (12, 16))[0, 0]
+    assert_close(shown, torch.rot90(image[0, :, 17:33, 24:36], 1, dims=(1, 2)))
+    assert transforms.boxes((12, 16)).tolist() == [[[24, 17, 36, 33]]]
+
+
+def test_at_scale_two_a_glimpse_pixel_is_in_the_middle_of_four_image_pixels():
+    image = make_image(1)
+    transforms = at((30.0, 20.0), matrix=2 * torch.eye(2))
+    expected = torch.nn.functional.avg_pool2d(image[:, :, 14:26, 22:38], 2)
+    assert_close(glimpses(image, transforms, (6, 8))[:, 0], expected)
+    assert transforms.boxes((6, 8)).tolist() == [[[22, 14, 38, 26]]]
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-3, 3), min_size=4, max_size=4), st.floats(-20, 20), st.floats(-20, 20))
+def test_a_box_is_around_all_that_its_glimpse_shows(numbers, x, y):
+    transforms = at((x, y), matrix=torch.tensor(numbers).reshape(2, 2))
+    ends = torch.tensor([(sx * PATCH[1] / 2, sy * PATCH[0] / 2) for sx in (-1, 1) for sy in (-1, 1)]).double()
+    corners = ends @ transforms.matrix[0, 0].T + transforms.centre_px[0, 0]  # 4 2
+    expected = torch.cat([corners.amin(dim=0), corners.amax(dim=0)])
+    assert (transforms.boxes(PATCH)[0, 0] - expected).abs().max() <= 0.5 + 1e-9
+
+
+def test_numbers_mean_what_the_options_say():
+    turned = make_transforms(torch.tensor([[[0.0, 0.5, 0.1, -0.2, 0.3, 0.4]]]), (100, 200), free="affine")
+    assert_close(turned.centre_px, torch.tensor([[[100.0, 50 * (1 + math.tanh(0.5))]]]))
+    assert_close(turned.matrix, torch.tensor([[[[1.1, -0.2], [0.3, 1.4]]]]))
+    scaled = make_transforms(torch.tensor([[[0.0, 0.0, math.log(3)]]]), (100, 200), free="scale")
+    assert_close(scaled.matrix, 3 * torch.eye(2)[None, None])
+
+
+@pytest.mark.parametrize("free", list(FREE))
+def test_the_gradient_to_the_numbers_is_right(free):
+    image, generator = make_image(1), torch.Generator().manual_seed(2)
+    numbers = 0.3 * torch.randn(1, 2, 2 + FREE[free].count, dtype=torch.float64, generator=generator)
+
+    def show(numbers: Tensor) -> Tensor:
+        return glimpses(image, make_transforms(numbers, SIZE, free=free), (3, 4))
+
+    assert torch.autograd.gradcheck(show, numbers.requires_grad_(), eps=1e-7, atol=1e-5)
+
+
+@pytest.mark.parametrize("free", list(FREE))
+def test_the_loss_reaches_the_localisation(free):
+    model, image, label = make_model(options={"k": 3, "free": free}), make_image(), torch.tensor([2, 0])
+    model.loss(model(image), label).backward()
+    for layer in (model.localisation.layers[0], model.localisation.last):
+        weight = layer.weight
+        assert isinstance(weight, torch.nn.Parameter)
+        assert weight.grad is not None
+        direction = torch.randn(weight.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+        ends = []
+        for step in (1e-6, -1e-6):
+            with torch.no_grad():
+                weight.add_(step * direction)
+                ends.append(model.loss(model(image), label))
+                weight.sub_(step * direction)
+        assert_close((weight.grad * direction).sum(), (ends[0] - ends[1]) / 2e-6, rtol=1e-4, atol=1e-9)
+        assert (weight.grad * direction).sum().abs() > 1e-6
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("aggregation", "same"), [("mean", True), ("max", True), ("concat", False)])
+def test_only_concat_knows_the_glimpses_apart(aggregation, same):
+    model, image = make_model(aggregation={"name": aggregation}), make_image()
+    before, order = model(image), torch.tensor([2, 0, 1])
+    for parameter in model.localisation.last.parameters():
+        parameter.copy_(parameter.unflatten(0, (3, -1))[order].flatten(0, 1))
+    model.localisation.start.copy_(model.localisation.start[order])
+    after = model(image)
+    assert torch.equal(after.boxes, before.boxes[:, order])
+    assert torch.allclose(after.logits, before.logits) is same
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 7, 12])
+@pytest.mark.parametrize("size", [(336, 448), (100, 900), (500, 40)])
+def test_glimpses_start_apart_at_the_natural_scale_whatever_the_image(k, size):
+    config = ModelConfig(
+        system="spatial",
+        num_classes=2,
+        image_size=size,
+        view={"scale": 0.1},
+        extraction={"patch": [20, 24]},
+        features={"name": "ats", "width": 8},
+        options={"k": k, "free": "affine"},
+    )
+    with torch.no_grad():
+        boxes = SpatialTransformer(config).train()(torch.rand(2, 3, *size)).boxes
+    assert torch.equal(boxes[0], boxes[1])
+    assert (boxes[..., 2:] - boxes[..., :2] - torch.tensor([24, 20])).abs().max() <= 1  # rounding
+    assert len(boxes[0].unique(dim=0)) == k
+    places = spread(k, size)
+    assert places.abs().max() < 1
+    assert_close(places.mean(dim=0), torch.zeros(2), atol=0.35, rtol=0)  # a last row with fewer pulls up
+
+
+@torch.no_grad()
+def test_it_takes_images_of_other_sizes_and_comes_back_from_a_folder(tmp_path):
+    model = build_model(make_model().config).eval()
+    model.save_pretrained(tmp_path)
+    image = torch.rand(2, 3, 90, 61)
+    assert torch.equal(load_model(tmp_path)(image).logits, model(image).logits)
+
+
+def test_bfloat16_keeps_its_place():
+    """A glimpse far right in a wide image is off by many pixels if places are rounded to eight bits."""
+    model = make_model().float()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        transforms = model.localise(make_image().float())
+    assert transforms.centre_px.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"aggregation": {"name": "transformer"}}, "glimpses lie anywhere; use mean, max or concat"),
+        ({"options": {"free": "rotation"}}, "options.free is 'rotation', expected one of translation, scale, affine"),
+        ({"options": {"k": 0}}, "options.k is 0, expected at least 1"),
+        ({"options": {"memory": 3}}, "the system spatial has no option 'memory': it takes k, free"),
+    ],
+)
+def test_what_does_not_go_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        make_model(**changes)

@@ -1,0 +1,39 @@
+"""Multiply-adds against counting by hand."""
+
+import torch
+
+from saccade import ModelConfig, PatchSelectionModel
+from saccade.evaluation import multiply_adds, peak_memory_mb
+
+
+def test_the_scorer_and_the_features_are_counted_apart():
+    options = {"view": {"scale": 0.5}, "scorer": {"name": "conv", "widths": [4], "kernel": 1, "pool": 4}}
+    stages = {
+        **options,
+        "selection": {"name": "hard", "k": 3},
+        "extraction": {"patch": 16},
+        "features": {"name": "ats"},
+    }
+    model = PatchSelectionModel(ModelConfig(num_classes=2, image_size=(64, 64), **stages)).train()
+    counts = multiply_adds(model, (64, 64))
+    view = 32 * 32
+    assert counts["scorer"] == view * (3 * 4 + 4 * 1)
+    head = 32 * 32 + 32 * 2
+    assert counts["total"] == counts["scorer"] + counts["features"] + head
+    assert model.training
+
+
+def test_features_grow_with_the_number_of_patches():
+    def features(k):
+        config = ModelConfig(
+            num_classes=2, image_size=(64, 64), selection={"name": "hard", "k": k}, extraction={"patch": 16}
+        )
+        return multiply_adds(PatchSelectionModel(config), (64, 64))["features"]
+
+    assert features(4) == 4 * features(1)
+
+
+def test_peak_memory_grows_with_what_is_held():
+    before = peak_memory_mb()
+    held = torch.ones(before + 200, 2**20, dtype=torch.uint8)
+    assert len(held) <= peak_memory_mb() <= before + len(held) + 100
