@@ -160,7 +160,7 @@ def describe(cost: Cost | None, base: float) -> list[str]:
     return [
         f"{cost.uniform_ms:.1f}",
         f"{cost.peaked_ms:.1f}",
-        f"{speed_up:.0f}×" if speed_up > 2 else f"{speed_up:.1f}×",
+        f"{speed_up:,.0f}×" if speed_up > 2 else f"{speed_up:.1f}×",
         f"{cost.extra_mb:.0f}",
     ]
 

@@ -10,6 +10,7 @@ from measure import median_seconds, print_table
 from torch import Tensor
 
 from saccade import ModelConfig, PatchSelectionModel, selection_loss
+from saccade.cli.memory import keep_freed_memory
 
 BATCH, IMAGE, K = 8, (960, 1280), 10
 
@@ -80,6 +81,13 @@ def main(repeats: int = 5) -> None:
         rows.append(["whole step", "", f"{1000 * whole:.0f}", "100%"])
         title = f"Training step, {name}, B={BATCH} {IMAGE[0]}×{IMAGE[1]}×3 K={K} P=100, ATS net, untrained scorer"
         print_table(title, ["stage", "forward ms", "backward ms", "share"], rows)
+    # Last, since it cannot be taken back.
+    model, image, label = make(torch.channels_last)
+    seconds = [median_seconds(lambda: whole_step(model, image, label), repeats=repeats)]
+    if keep_freed_memory():
+        seconds.append(median_seconds(lambda: whole_step(model, image, label), repeats=repeats))
+        rows = [[name, f"{1000 * s:.0f}"] for name, s in zip(("given back", "kept"), seconds, strict=True)]
+        print_table(f"Freed memory, channels last: {seconds[0] / seconds[1]:.2f}×", ["memory", "whole step ms"], rows)
 
 
 if __name__ == "__main__":

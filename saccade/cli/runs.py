@@ -7,6 +7,7 @@ from jsonargparse.typing import NonNegativeInt
 
 from saccade.cli.command import Command
 from saccade.cli.gradients import report_gradients
+from saccade.cli.memory import keep_freed_memory
 from saccade.recipes import list_recipes
 
 
@@ -39,6 +40,7 @@ def evaluate(args: Namespace) -> int:
     from saccade.report.numbers import numbers_table
     from saccade.training.run import evaluate as run
 
+    keep_freed_memory()
     console = Console()
     summary = run(args.run, split=args.split, data=args.data, console=console)
     console.print(numbers_table(summary))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ActionConfigFile, ArgumentParser, Namespace  # pyright: ignore[reportPrivateImportUsage]
 
 from saccade.cli.command import Command
+from saccade.cli.memory import keep_freed_memory
 from saccade.recipes import find_recipe, list_recipes
 from saccade.training.recipe import add_recipe_arguments, as_recipe, parse_recipe
 
@@ -92,6 +93,7 @@ def train(args: Namespace) -> int:
     from saccade.training.check import check_recipe
     from saccade.training.run import train as run
 
+    keep_freed_memory()
     console = Console()
     out = args.out or Path("runs") / run_name(args.source)
     recipe = as_recipe(args if args.recipe else _complete(args, out, console))

@@ -4,13 +4,14 @@
 |----------|---------------------------------------------------------------------|----------------------------|
 | traffic  | shift by ±100 px; a·x + b, a ∈ [0.8, 1.2], b ∈ [−0.1, 0.1], p = 0.8 | nothing                    |
 | billiard | shift by ±50 px; the same colours                                   | nothing                    |
-| cub      | 600², random crop of 448², flip with p = 0.5, [−1, 1]               | 600², centre crop, [−1, 1] |
+| cub      | random crop of 448², flip with p = 0.5                              | centre crop of 448²        |
 
-Pixels come in [0, 1]. Boxes are left alone: they only measure where a model looks, and that is measured on images that
-were not augmented.
+CUB's images come resized to 600² by the data set (`data.resize`). Pixels come in [0, 1] and stay there: the paper's
+[−1, 1] is what a backbone with mean and s.d. 0.5 makes of them itself. Boxes are left alone: they only measure where a
+model looks, and that is measured on images that were not augmented.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -156,11 +157,11 @@ def shift_and_light(max_px: int, generator: Generator | None = None) -> Augmenta
     return Augmentation(v2.Compose(steps), nn.Identity())
 
 
-def crop_and_flip(generator: Generator | None = None) -> Augmentation:
-    """CUB's: resize, crop, flip, pixels to [−1, 1]."""
-    resize, signed = v2.Resize((600, 600)), v2.Normalize([0.5] * 3, [0.5] * 3)
-    training = v2.Compose([resize, Crop(generator=generator), Flip(generator=generator), signed])
-    return Augmentation(training, v2.Compose([resize, v2.CenterCrop((448, 448)), signed]))
+def crop_and_flip(generator: Generator | None = None, *, crop: Sequence[int] = (448, 448)) -> Augmentation:
+    """CUB's: a crop of `crop` (height, width) pixels from anywhere, flipped or not; from the centre in evaluation."""
+    size = (crop[0], crop[1])
+    training = v2.Compose([Crop(size, generator=generator), Flip(generator=generator)])
+    return Augmentation(training, v2.CenterCrop(size))
 
 
 def no_augmentation(generator: Generator | None = None) -> Augmentation:

@@ -40,9 +40,10 @@ def measure(predictions: Predictions) -> dict[str, float]:
         "calibration_error": multiclass_calibration_error(shares, label, num_classes),
         "hit_rate": predictions.hit.nanmean(),
         "overlap": predictions.overlap.nanmean(),
+        "mutual_overlap": predictions.mutual_overlap.nanmean(),
         "entropy": predictions.entropy.nanmean(),
     }
-    may_lack = {"auroc", "hit_rate", "overlap", "entropy"}  # a loss that is not a number is told
+    may_lack = {"auroc", "hit_rate", "overlap", "mutual_overlap", "entropy"}  # a loss that is not a number is told
     return {name: float(value) for name, value in values.items() if not (name in may_lack and math.isnan(value))}
 
 

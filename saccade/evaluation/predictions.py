@@ -1,6 +1,6 @@
 """What a model says of each image, one row per image: the one table behind every number, plot and warning."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, distributed, nn
 
 from saccade.datasets.dataset import Batch, unit_range
-from saccade.evaluation.looking import HIT, best_overlap
+from saccade.evaluation.looking import HIT, best_overlap, mutual_overlap
 
 
 class Predictions(NamedTuple):
@@ -16,6 +16,7 @@ class Predictions(NamedTuple):
 
     index:   the image's place in its data set.
     hit:     the share of its boxes that a chosen patch shows; overlap the mean over its boxes (see `looking`).
+    mutual_overlap: the mean IoU of two of its chosen patches: how much is looked at twice.
     entropy: of the softmax of its raw scores, divided by that of equal scores, log N: 0 sure of one place, 1 of none.
     centres: x and y of the chosen patches relative to the image's width and height; NaN in rows with fewer of them.
     """
@@ -25,6 +26,7 @@ class Predictions(NamedTuple):
     logits: Float[Tensor, "n L"]
     hit: Float[Tensor, " n"]
     overlap: Float[Tensor, " n"]
+    mutual_overlap: Float[Tensor, " n"]
     entropy: Float[Tensor, " n"]
     centres: Float[Tensor, "n K 2"]
 
@@ -43,15 +45,21 @@ def _fill_up(centres: Float[Tensor, "n K 2"], slots: int) -> Float[Tensor, "n sl
 
 
 @torch.no_grad()
-def predict_batch(model: nn.Module, batch: Batch) -> Predictions:
+def predict_batch(model: nn.Module, batch: Batch, prepare: Callable[[Tensor], Tensor] | None = None) -> Predictions:
     """What `model` says of a batch; images of different sizes are looked at without their padding.
 
-    So an answer does not depend on which other images happened to be in the batch.
+    So an answer does not depend on which other images happened to be in the batch. `prepare` is what an augmentation
+    does in evaluation: nothing, or a crop of the centre. Where the model looked is told in the image as it came.
     """
     parts = []
     for height, width in batch.size.unique(dim=0).tolist():
         rows = (batch.size == batch.size.new_tensor([height, width])).all(dim=1).nonzero().flatten()
-        output = model(unit_range(batch.image[rows, :, :height, :width]))
+        seen = unit_range(batch.image[rows, :, :height, :width])
+        seen = prepare(seen) if prepare else seen
+        output: Any = model(seen)
+        if hasattr(output, "boxes"):
+            left, top = round((width - seen.shape[-1]) / 2), round((height - seen.shape[-2]) / 2)
+            output = output._replace(boxes=output.boxes + output.boxes.new_tensor([left, top, left, top]))
         boxes = [batch.boxes[row] for row in rows.tolist()]
         parts.append(_rows(batch.index[rows], batch.label[rows], output, boxes, (height, width)))
     return join(parts)
@@ -61,7 +69,8 @@ def _rows(index: Tensor, label: Tensor, output: Any, boxes: Sequence[Tensor], si
     logits = output.logits.float()
     unknown = torch.full_like(logits[:, 0], torch.nan)
     if not hasattr(output, "boxes"):
-        return Predictions(index, label, logits, unknown, unknown, unknown, logits.new_zeros(len(logits), 0, 2))
+        nowhere = logits.new_zeros(len(logits), 0, 2)
+        return Predictions(index, label, logits, unknown, unknown, unknown, unknown, nowhere)
     overlaps = [best_overlap(chosen, drawn.to(chosen)) for chosen, drawn in zip(output.boxes, boxes, strict=True)]
     hit = torch.stack([(overlap >= HIT).float().mean() for overlap in overlaps])  # the mean of nothing is NaN
     overlap = torch.stack([overlap.mean() for overlap in overlaps])
@@ -69,8 +78,9 @@ def _rows(index: Tensor, label: Tensor, output: Any, boxes: Sequence[Tensor], si
     entropy = unknown if raw_scores is None else _relative_entropy(raw_scores.float())
     centres = (output.boxes[..., :2] + output.boxes[..., 2:]) / (2 * output.boxes.new_tensor([size[1], size[0]]))
     if raw_scores is not None and output.boxes.shape[1] == raw_scores.shape[1]:
-        centres = centres[:, :0]  # all candidates are no choice
-    return Predictions(index, label, logits, hit, overlap, entropy, centres)
+        # All candidates are no choice.
+        return Predictions(index, label, logits, hit, overlap, unknown, entropy, centres[:, :0])
+    return Predictions(index, label, logits, hit, overlap, mutual_overlap(output.boxes), entropy, centres)
 
 
 def _relative_entropy(raw_scores: Float[Tensor, "B N"]) -> Float[Tensor, " B"]:

@@ -13,7 +13,16 @@ from saccade.report.run import Answers, Run
 if TYPE_CHECKING:
     from rich.table import Table
 
-SHARES = ("balanced_accuracy", "average_precision", "hit_rate", "overlap")
+SHARES = ("balanced_accuracy", "f1", "average_precision", "auroc", "hit_rate", "overlap", "mutual_overlap")
+
+
+# Numbers of evaluation/<split>.json that are told without an interval.
+MEASURED = {
+    "f1": "F1 in the mean over classes",
+    "auroc": "area under the ROC curve, each class against the rest",
+    "calibration_error": "by how much confidence and accuracy differ",
+    "mutual_overlap": "of two chosen patches is common to both (IoU)",
+}
 
 
 class Number(NamedTuple):
@@ -34,6 +43,9 @@ class Cost(NamedTuple):
     minutes: float
     images_seen: int
     parameters: float
+    multiply_adds: float
+    scorer_multiply_adds: float
+    memory_mb: float
 
 
 def headline(answers: Answers) -> list[Number]:
@@ -61,6 +73,16 @@ def headline(answers: Answers) -> list[Number]:
     return numbers
 
 
+def measured(run: Run) -> list[Number]:
+    """What else the evaluation wrote down."""
+    values = run.evaluations.get(run.split or "", {})
+    return [
+        Number(name.replace("_", " "), Estimate(values[name]), meaning)
+        for name, meaning in MEASURED.items()
+        if name in values
+    ]
+
+
 def cost(run: Run) -> Cost:
     """What the run's model and training took, as far as it is known."""
     evaluation = run.evaluations.get(run.split or "", {})
@@ -74,6 +96,9 @@ def cost(run: Run) -> Cost:
         minutes=math.nan if seconds is None else seconds / 60,
         images_seen=run.steps_done * int(run.recipe.get("batch", 1)),
         parameters=run.facts.get("parameters", math.nan),
+        multiply_adds=evaluation.get("multiply_adds", {}).get("total", math.nan),
+        scorer_multiply_adds=evaluation.get("multiply_adds", {}).get("scorer", math.nan),
+        memory_mb=evaluation.get("peak_memory_mb", math.nan),
     )
 
 
@@ -127,4 +152,6 @@ def numbers_table(summary: dict[str, Any]) -> "Table":
             table.add_row(name.replace("_", " "), percent(value) if name in SHARES else f"{value:.4g}")
     pixels = {name: f"{part:,.0f}" for name, part in summary.get("pixels", {}).items()}
     table.add_row("pixels", ", ".join(f"{part} in the {name}" for name, part in pixels.items()))
+    work = {name: f"{part / 1e6:,.4g}" for name, part in summary.get("multiply_adds", {}).items()}
+    table.add_row("million multiply-adds", ", ".join(f"{part} {name}" for name, part in work.items()))
     return table

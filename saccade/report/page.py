@@ -12,7 +12,7 @@ from saccade.images.decode import BadImage
 from saccade.report.examples import Examiner, confident_mistakes, of_class, open_examiner, typical_successes
 from saccade.report.look import Look, extent, glance_look
 from saccade.report.markup import Html, chart, element, enlargeable, join, page, photo, pixels, table, write
-from saccade.report.numbers import Number, amount, cost, headline, interval, percent
+from saccade.report.numbers import Cost, Number, amount, cost, headline, interval, measured, percent
 from saccade.report.overlay import Caption, overlay
 from saccade.report.plots import confusion_matrix, count_confusions, learning_curves, mosaic
 from saccade.report.run import Answer, Answers, Panel, Run, read_panel, read_run
@@ -66,7 +66,7 @@ def _opening(run: Run, answers: Answers | None) -> Html:
     if answers is None:
         return element("header", title, _paragraph(f"Step {run.steps_done:,}: not evaluated yet.", "lead"))
     numbers = headline(answers)
-    tiles = [_tile(number) for number in numbers] + _cost_tiles(run)
+    tiles = [_tile(number) for number in (*numbers, *measured(run))] + _cost_tiles(run)
     lead, note = _paragraph(summary(run, answers, numbers), "lead"), _paragraph("Below each share: its 95% interval.")
     return element("header", title, lead, element("div", *tiles, class_="tiles"), note)
 
@@ -99,6 +99,8 @@ def _cost_tiles(run: Run) -> list[Html]:
     closely = f"{amount(spent.patch_pixels)} of {amount(spent.image_pixels)} pixels, in patches"
     tiles = [
         ("time per image", amount(spent.milliseconds, " ms", 1), where),
+        ("multiply-adds", amount(spent.multiply_adds / 1e6, " million", 1), _scorer_share(spent)),
+        ("memory", amount(spent.memory_mb, " MB"), "at most, of the process that evaluated"),
         ("looked at closely", share, closely),
         ("view", amount(spent.view_pixels), f"pixels, of {amount(spent.image_pixels)} in the image"),
         ("training", amount(spent.minutes, " min", 1), f"{spent.images_seen:,} images seen"),
@@ -109,6 +111,11 @@ def _cost_tiles(run: Run) -> list[Html]:
         for name, value, note in tiles
         if value != "–"
     ]
+
+
+def _scorer_share(spent: Cost) -> str:
+    scorer = percent(spent.scorer_multiply_adds / spent.multiply_adds)
+    return "for one image" if scorer == "–" else f"for one image, {scorer} of them in the scorer"
 
 
 def _warnings(run: Run) -> Html | None:

@@ -163,7 +163,7 @@ class Task(lightning.LightningModule):
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """What the model says of a batch, and how long it takes."""
         start = time.perf_counter()
-        part = predict_batch(self.model, batch)
+        part = predict_batch(self.model, batch, self.augmentation.evaluation)
         self._parts.append(Predictions(*(column.cpu() for column in part)))  # which waits for a GPU, too
         self.milliseconds.append(1000 * (time.perf_counter() - start) / len(batch.index))
 

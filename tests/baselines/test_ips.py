@@ -3,7 +3,9 @@ patches at once.
 """
 
 import copy
+import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,13 +13,18 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny import make_spots, tiny_recipe
 from torch import Tensor
 from torch.testing import assert_close
 
 from saccade import ModelConfig
 from saccade.baselines import IPS
 from saccade.baselines.ips import _corners, sinusoids
+from saccade.datasets.dataset import Sample, collate
+from saccade.evaluation import predict_batch
+from saccade.images import add_positions
 from saccade.systems import build_model, load_model
+from saccade.training.run import train
 
 PATCH = 16
 
@@ -223,6 +230,36 @@ def test_it_comes_back_from_a_folder(tmp_path):
     model.save_pretrained(tmp_path)
     image = make_image().float()
     assert torch.equal(load_model(tmp_path)(image).logits, model(image).logits)
+
+
+@torch.no_grad()
+def test_position_channels_are_part_of_every_patch():
+    config = replace(make_model(memory=20).config, positions=True)
+    model, image = IPS(config).double().eval(), make_image()
+    expected = torch.stack([answer(model, model.features(patches)) for patches in tiles(add_positions(image))])
+    assert_close(model(image).logits, expected)
+
+
+@torch.no_grad()
+def test_images_with_fewer_patches_than_the_memory_are_evaluated_beside_others():
+    model = make_model(memory=5).float()
+    samples = [Sample(torch.zeros(3, side, side).byte(), 0, torch.zeros(0, 4).long(), side) for side in (64, 32, 80)]
+    predictions = predict_batch(model, collate(samples))
+    assert predictions.centres.isnan().all(dim=2).sum(dim=1).tolist() == [5, 0, 0]  # all patches are no choice
+
+
+def test_a_run_from_training_to_the_report(tmp_path, monkeypatch):
+    monkeypatch.setattr("saccade.report.page.EXAMPLES", 1)
+    recipe = tiny_recipe(make_spots(tmp_path / "data"), steps=2)
+    stages = replace(recipe.model, system="ips", options={"memory": 3, "stride": 10})
+    run = train(replace(recipe, model=stages, warm_up=replace(recipe.warm_up, steps=0)), tmp_path / "run")
+    summary = json.loads((run / "evaluation" / "test.json").read_text())
+    assert summary["pixels"] == {"image": 64 * 64, "patches": 36 * 20 * 20}  # all of them
+    assert 0 <= summary["hit_rate"] <= 1
+    page = (run / "report.html").read_text()
+    assert "Brighter is a higher score. Boxes are the patches looked at. They are numbered" in page
+    assert "The patch with the highest score" in page
+    assert "memory 3, stride 10" in page
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
 """Glimpses at the natural scale are crops, boxes are around what they show, and the localisation gets its gradient."""
 
+import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny import make_spots, tiny_recipe
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -14,7 +17,9 @@ from saccade import ModelConfig
 from saccade.baselines import SpatialTransformer
 from saccade.baselines.spatial_transformer import FREE, Transforms, glimpses, make_transforms, spread
 from saccade.images import cut_regions
+from saccade.report.look import look_at
 from saccade.systems import build_model, load_model
+from saccade.training.run import train
 
 SIZE, PATCH = (50, 70), (12, 16)
 
@@ -172,6 +177,43 @@ def test_it_takes_images_of_other_sizes_and_comes_back_from_a_folder(tmp_path):
     model.save_pretrained(tmp_path)
     image = torch.rand(2, 3, 90, 61)
     assert torch.equal(load_model(tmp_path)(image).logits, model(image).logits)
+
+
+@torch.no_grad()
+def test_glimpses_show_the_position_channels_too():
+    model, image = make_model(positions=True), make_image()
+    seen = []
+    model.features.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    output = model(image)
+    x_px = seen[0].unflatten(0, (2, 3))[:, :, 3].mean(dim=(2, 3)) * SIZE[1]  # the mean of x in a glimpse: its middle
+    inside = ((output.boxes[..., :2] >= 0) & (output.boxes[..., 2:] <= torch.tensor([70, 50]))).all(dim=-1)
+    assert inside.any()
+    assert ((x_px - (output.boxes[..., 0] + output.boxes[..., 2]) / 2).abs()[inside] <= 0.5).all()
+
+
+def test_a_run_from_training_to_the_report(tmp_path, monkeypatch):
+    monkeypatch.setattr("saccade.report.page.EXAMPLES", 1)
+    recipe = tiny_recipe(make_spots(tmp_path / "data"), steps=2)
+    stages = replace(recipe.model, system="spatial", options={"k": 3, "free": "affine"})
+    run = train(replace(recipe, model=stages, warm_up=replace(recipe.warm_up, steps=0)), tmp_path / "run")
+    summary = json.loads((run / "evaluation" / "test.json").read_text())
+    assert summary["pixels"] == {"image": 64 * 64, "view": 16 * 16, "patches": 3 * 20 * 20}
+    assert 0 <= summary["hit_rate"] <= 1
+    assert "entropy" not in summary
+    page = (run / "report.html").read_text()
+    assert "Boxes are the patches looked at. Dashed boxes" in page
+    assert "The first patch, in" in page
+
+
+def test_a_look_shows_what_is_inside_the_boxes():
+    model = make_model(extraction={"patch": [12, 16]}).float()
+    image = torch.randint(256, (3, *SIZE), generator=torch.Generator().manual_seed(1)).byte()
+    look = look_at(model, image).look
+    assert (len(look.values), look.scores.size) == (0, 0)
+    with torch.no_grad():
+        assert look.boxes.tolist() == model(image[None] / 255).boxes[0].tolist()
+    regions = cut_regions(image[None].float(), torch.from_numpy(look.boxes[None, :, :2]), PATCH)[0]
+    assert (torch.from_numpy(look.crops).permute(0, 3, 1, 2) - regions).abs().max() <= 1
 
 
 def test_bfloat16_keeps_its_place():

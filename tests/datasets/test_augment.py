@@ -134,19 +134,19 @@ def test_the_generator_decides(step):
     assert not torch.equal(steps(image), steps(image))
 
 
-def test_birds_are_resized_cropped_and_signed():
+def test_birds_are_cropped_and_flipped():
     birds = AUGMENTATIONS["cub"](seeded())
     column = torch.linspace(0, 1, 600).expand(2, 3, 600, 600)
     centre = birds.evaluation(column)
-    assert_close(centre, 2 * column[:, :, 76:524, 76:524] - 1)
+    assert_close(centre, column[:, :, 76:524, 76:524])
     trained = birds.training(column)
     assert trained.shape == (2, 3, 448, 448)
     for image in trained:
         row = image[0, 0]
         rising = row if row[0] < row[-1] else row.flip(0)
-        left = round((rising[0].item() + 1) / 2 * 599)
-        assert_close(rising, 2 * column[0, 0, 0, left : left + 448] - 1)
-    assert birds.evaluation(torch.rand(1, 3, 300, 500)).shape == (1, 3, 448, 448)
+        left = round(rising[0].item() * 599)
+        assert_close(rising, column[0, 0, 0, left : left + 448])
+    assert AUGMENTATIONS["cub"](None, crop=[8, 6]).evaluation(column).shape == (2, 3, 8, 6)
 
 
 @pytest.mark.parametrize("name", ["traffic", "billiard"])

@@ -24,6 +24,7 @@ def make_predictions(count=60, classes=4, *, absent=3, seed=0, **columns):
         "logits": logits,
         "hit": known,
         "overlap": known / 2,
+        "mutual_overlap": known / 3,
         "entropy": torch.rand(count, generator=generator),
         "centres": torch.rand(count, 2, 2, generator=generator),
     }
@@ -63,6 +64,7 @@ def test_measures_equal_formulas_by_hand():
     assert values["auroc"] == pytest.approx(np.mean(areas), rel=1e-5)
     assert values["hit_rate"] == pytest.approx(np.nanmean(predictions.hit.numpy()), rel=1e-5)
     assert values["overlap"] == pytest.approx(np.nanmean(predictions.overlap.numpy()), rel=1e-5)
+    assert values["mutual_overlap"] == pytest.approx(np.nanmean(predictions.mutual_overlap.numpy()), rel=1e-5)
     assert values["entropy"] == pytest.approx(predictions.entropy.mean().item(), rel=1e-5)
 
 
@@ -91,9 +93,14 @@ def test_confident_answers_are_still_ranked():
     assert values["average_precision"] == pytest.approx(1.0)
 
 
+def _nowhere(unknown):
+    looks = dict.fromkeys(("hit", "overlap", "mutual_overlap", "entropy"), unknown)
+    return make_predictions(**looks, centres=torch.zeros(60, 0, 2))
+
+
 def test_what_does_not_apply_is_left_out():
     unknown = torch.full((60,), torch.nan)
-    values = measure(make_predictions(hit=unknown, overlap=unknown, entropy=unknown, centres=torch.zeros(60, 0, 2)))
+    values = measure(_nowhere(unknown))
     always = {"loss", "accuracy", "balanced_accuracy", "f1", "average_precision", "auroc", "calibration_error"}
     assert set(values) == always
 

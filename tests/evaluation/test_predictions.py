@@ -103,6 +103,22 @@ def test_a_system_that_selects_nothing_has_no_places():
     assert row.entropy.isnan().all()
 
 
+def test_a_system_that_looks_without_scoring_has_places_and_no_entropy():
+    class Output(NamedTuple):
+        logits: Tensor
+        boxes: Tensor
+
+    class Glimpses(Stub):
+        def forward(self, image):
+            output = super().forward(image)
+            return Output(output.logits, output.boxes)
+
+    batch = collate(make_samples())
+    row, expected = predict_batch(Glimpses(), batch), predict_batch(Stub(), batch)
+    assert row.entropy.isnan().all()
+    assert_same(row, expected._replace(entropy=row.entropy))
+
+
 def test_the_real_model_on_images_of_different_sizes():
     torch.manual_seed(0)
     config = ModelConfig(

@@ -160,7 +160,7 @@ def make_predictions(label, said):
     centres = torch.rand(n, 3, 2, generator=torch.Generator().manual_seed(0))
     logits = 3.0 * torch.nn.functional.one_hot(said, 4).float()
     unknown = torch.full((n,), math.nan)
-    return Predictions(torch.arange(n), label, logits, unknown, unknown, torch.full((n,), 0.5), centres)
+    return Predictions(torch.arange(n), label, logits, unknown, unknown, unknown, torch.full((n,), 0.5), centres)
 
 
 class FakeTask(SimpleNamespace):

@@ -20,7 +20,7 @@ def make_predictions(label, said, centres=None):
     centres = torch.rand(n, 3, 2, generator=torch.Generator().manual_seed(0)) if centres is None else centres
     logits = 3.0 * torch.nn.functional.one_hot(said, 4).float()
     unknown = torch.full((n,), math.nan)
-    return Predictions(torch.arange(n), label, logits, unknown, unknown, torch.full((n,), 0.5), centres)
+    return Predictions(torch.arange(n), label, logits, unknown, unknown, unknown, torch.full((n,), 0.5), centres)
 
 
 def test_a_snapshot_counts_answers():
