@@ -8,7 +8,9 @@ import torch
 from torch.testing import assert_close
 
 from saccade import ModelConfig, PatchSelectionModel, hard_topk, selection_loss
+from saccade.aggregation import AGGREGATIONS
 from saccade.prediction import mixture_loss
+from saccade.selection import SELECTIONS
 
 
 def config(**stages):
@@ -24,12 +26,18 @@ def make(**stages):
 IMAGES = torch.rand(2, 3, 90, 120, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("aggregation", ["mean", "max", "concat", "transformer"])
-@pytest.mark.parametrize("selection", ["perturbed", "hard", "random", "exhaustive"])
-def test_every_selection_with_every_aggregation(selection, aggregation):
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_every_selection_with_every_aggregation_that_makes_sense(selection, aggregation):
     spec = {"name": selection} if selection == "exhaustive" else {"name": selection, "k": 4}
+    part = SELECTIONS[selection](*(() if selection == "exhaustive" else (4,)))
+    if aggregation not in getattr(part, "aggregations", AGGREGATIONS):
+        with pytest.raises(ValueError, match=f"does not go with the aggregation {aggregation}"):
+            make(selection=spec, aggregation={"name": aggregation})
+        return
     model = make(selection=spec, aggregation={"name": aggregation})
-    output = model(IMAGES)
+    assert model.eval()(IMAGES).logits.shape == (2, 3)
+    output = model.train()(IMAGES)
     selection_loss(output.logits, torch.tensor([0, 2]), output.raw_scores).backward()
     assert output.logits.shape == (2, 3)
     for name, parameter in model.named_parameters():
@@ -227,3 +235,41 @@ def test_mixture_loss_needs_patches_that_answer_alone():
 def test_a_patch_larger_than_the_image_is_refused():
     with pytest.raises(ValueError, match="a patch of 100×24 px is larger than the image of 90×120 px"):
         make(extraction={"patch": [100, 24]})
+
+
+def test_a_glance_at_the_whole_image_goes_to_the_head_beside_the_patches():
+    model = make(extraction={"patch": 16, "glance": True}, aggregation={"name": "max"}).eval()
+    images = torch.rand(2, 3, *model.config.image_size)
+    output = model(images)
+    whole = torch.nn.functional.interpolate(images, size=(16, 16), mode="bilinear", antialias=True)
+    assert_close(output.context, model.features(whole))
+    pooled = torch.cat([output.features.amax(dim=1), output.context], dim=1)
+    assert_close(output.logits, model.prediction(pooled))
+
+
+def test_the_glance_leaves_padding_out():
+    model = make(extraction={"patch": 16, "glance": True}).eval()
+    height, width = model.config.image_size
+    padded = torch.rand(1, 3, height, width)
+    padded[..., width // 2 :] = 0
+    size = torch.tensor([[height, width // 2]])
+    whole = torch.nn.functional.interpolate(padded[..., : width // 2], size=(16, 16), mode="bilinear", antialias=True)
+    assert_close(model(padded, size).context, model.features(whole))
+
+
+def test_with_a_glance_the_mixture_asks_what_each_patch_says_beside_it():
+    model = make(extraction={"patch": 16, "glance": True}, aggregation={"name": "max"}).eval()
+    output, label = model(torch.rand(2, 3, *model.config.image_size)), torch.tensor([0, 1])
+    options = {"entropy_coefficient": 0.0}
+    added = model.loss(output, label, mixture_coefficient=1.0, **options) - model.loss(output, label, **options)
+    slots = [
+        model.prediction(torch.cat([output.features[:, k], output.context], dim=1))
+        for k in range(output.features.shape[1])
+    ]
+    scores = output.raw_scores.gather(1, output.selection.index)
+    assert_close(added, mixture_loss(torch.stack(slots, dim=1), scores, label))
+
+
+def test_what_attention_sampling_estimates_goes_with_the_mean_only():
+    with pytest.raises(ValueError, match=r"does not go with the aggregation transformer.*use mean"):
+        make(selection={"name": "ats", "k": 3}, aggregation={"name": "transformer"})

@@ -18,7 +18,7 @@ from saccade.selection.diverse_gradients import GRADIENTS
 from saccade.selection.draws import Draws, mean_indicators, noise_chunks
 from saccade.selection.gradients import Perturbation
 from saccade.selection.noise import NOISES
-from saccade.selection.normalise import normalise_scores
+from saccade.selection.normalise import normalise_scores, scale_gradient
 from saccade.selection.selection import Selection, identity_selection
 from saccade.selection.suppression import (
     Run,
@@ -183,7 +183,7 @@ def _check_options(sigma: float, num_samples: int, gradient: str) -> None:
 class DiverseTopK(nn.Module):
     """`diverse_topk` in training, `hard_diverse_topk` in evaluation.
 
-    `sigma` may be changed between steps: see `linear_decay`.
+    `sigma` may be changed between steps: see `linear_decay`. `gradient_per_sigma` is that of `PerturbedTopK`.
     """
 
     normalise = staticmethod(normalise_scores)
@@ -196,6 +196,7 @@ class DiverseTopK(nn.Module):
         num_samples: int = 500,
         max_overlap: float = 0.25,
         gradient: GradientName = "conditional",
+        gradient_per_sigma: bool = False,
     ):
         super().__init__()
         _check_options(sigma, num_samples, gradient)
@@ -205,6 +206,7 @@ class DiverseTopK(nn.Module):
         self.num_samples = num_samples
         self.max_overlap = max_overlap
         self.gradient: GradientName = gradient
+        self.gradient_per_sigma = gradient_per_sigma
 
     def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
         """Select softly in training mode, hard in evaluation mode; `grid` (`Candidates`) says where candidates lie."""
@@ -216,7 +218,7 @@ class DiverseTopK(nn.Module):
         if not self.training:
             return hard_diverse_topk(scores, self.k, boxes, max_overlap=self.max_overlap)
         return diverse_topk(
-            scores,
+            scale_gradient(scores, self.sigma) if self.gradient_per_sigma else scores,
             self.k,
             boxes,
             sigma=self.sigma,

@@ -9,7 +9,8 @@ from torch.distributions import Normal
 from torch.testing import assert_close
 
 from saccade import hard_topk, perturbed_topk
-from saccade.selection import PerturbedTopK
+from saccade.extraction import Grid
+from saccade.selection import DiverseTopK, PerturbedTopK
 
 
 @pytest.mark.parametrize("gap", [-1.0, 0.0, 0.5])
@@ -145,3 +146,17 @@ def test_refusals_say_what_came_and_what_to_do(  # unwrapped: the shape checks o
 ):
     with pytest.raises(ValueError, match=message):
         inspect.unwrap(perturbed_topk)(scores, **{"k": 2, "sigma": 0.1, **options})
+
+
+@pytest.mark.parametrize("make", [PerturbedTopK, DiverseTopK])
+def test_the_gradient_per_sigma_is_sigma_times_the_gradient(make):
+    grid = Grid(torch.tensor([0]), 10 * torch.arange(8), (10, 10))
+    weights = torch.randn(8, generator=seeded(1))
+    gradients = []
+    for per_sigma in (False, True):
+        scores = torch.linspace(0, 1, 8)[None].requires_grad_()
+        torch.manual_seed(0)
+        selection = make(2, sigma=0.2, num_samples=50, gradient_per_sigma=per_sigma)(scores, grid)
+        gradients.append(torch.autograd.grad((selection.dense(8) * weights).sum(), scores)[0])
+    assert gradients[0].abs().max() > 0
+    assert_close(gradients[1], 0.2 * gradients[0])
