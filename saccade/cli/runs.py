@@ -77,7 +77,7 @@ def report(args: Namespace) -> int:
 
     console, runs = Console(), [Path(run) for run in args.runs]
     if len(runs) == 1:
-        page = write_report(runs[0])
+        page = write_report(runs[0], args.out)
     else:
         console.print(compare(runs))
         page = write_comparison(runs, args.out or Path("comparison.html"))

@@ -22,8 +22,8 @@ GALLERY_CLASSES, GALLERY_IMAGES = 10, 40
 SHARPENED = 3  # images whose selection is shown at each moment
 
 
-def write_report(folder: Path | str) -> Path:
-    """Write the report of the run in `folder` and return its path."""
+def write_report(folder: Path | str, out: Path | None = None) -> Path:
+    """Write the report of the run in `folder` to `out` (default: into the folder) and return its path."""
     run = read_run(folder)
     answers = run.predictions.get(run.split or "")
     examiner, trouble = _examiner(run) if answers else (None, None)
@@ -38,7 +38,7 @@ def write_report(folder: Path | str) -> Path:
         _sharpening(run, examiner),
         _facts(run),
     ]
-    return write(run.folder / "report.html", page(f"{run.name} · Saccade", *body))
+    return write(out or run.folder / "report.html", page(f"{run.name} · Saccade", *body))
 
 
 def _examiner(run: Run) -> tuple[Examiner | None, Html | None]:
