@@ -25,8 +25,10 @@ PASSES = 60
 FEWEST_STEPS, MOST_STEPS = 500, 20_000
 IMBALANCE = 3
 LR = 3e-3
-WARM_UP_STEPS = 100
-GUIDED = 0.9
+WARM_UP_STEPS = 150
+WARM_UP_LR = 3e-3
+GUIDED = 0.5
+SLOW_SCORER = 0.1
 SIGMA = 0.01
 SCORER_START = 0.1
 
@@ -158,20 +160,30 @@ def choose_augmentation(known: Known) -> Iterator[Choice]:
 def choose_start(known: Known) -> Iterator[Choice]:
     """How training gets going."""
     features = known.values.get("model.features") or known.options("features")
-    if features.get("pretrained") or features.get("weights"):
+    reads = bool(features.get("pretrained") or features.get("weights"))
+    if reads:
         yield Choice("optimiser.lr", FINE_TUNING_LR, "lower than usual, since the weights are already good")
     else:
         yield Choice("optimiser.lr", LR, "what small networks without weights learnt fastest with")
     yield Choice("optimiser.clip_norm", 1.0, "one bad batch cannot undo much")
-    if known.selects and known.options("selection").get("name", "perturbed") == "perturbed":
+    if known.selects and known.options("selection").get("name", "perturbed") in ("perturbed", "diverse"):
         yield Choice("warm_up.steps", WARM_UP_STEPS, "the scorer first learns, without labels, where detail is lost")
-        yield Choice(
-            "guide.share",
-            GUIDED,
-            "at first patches lie where detail is lost, so that there is something to read",
-        )
+        yield Choice("warm_up.lr", WARM_UP_LR, "what a new scorer learnt fastest with")
+        yield from _choose_scorer_start(reads)
         yield Choice("model.selection.sigma", SIGMA, "less noise than in the paper, for a scorer that is no longer new")
+        yield Choice("model.selection.gradient_per_sigma", True, "so that it does not drown what each patch tells")
         yield from _choose_one_patch(known)
+
+
+def _choose_scorer_start(reads: bool) -> Iterator[Choice]:
+    """`reads`: the feature network comes with weights. It then also learns images by heart, and with them places."""
+    if reads:
+        yield Choice("model.extraction.glance", True, "the surroundings of a patch may tell something, too")
+        yield Choice("optimiser.scorer_lr", SLOW_SCORER, "with few images, labels teach it slower where to look")
+        return
+    reason = "at first patches lie where detail is lost, so that there is something to read"
+    yield Choice("guide.share", GUIDED, reason)
+    yield Choice("optimiser.scorer_start", SCORER_START, "until the network reads, what the scorer is told is noise")
 
 
 def _choose_one_patch(known: Known) -> Iterator[Choice]:

@@ -167,6 +167,19 @@ def test_given_values_stay_and_others_follow():
     assert "loss" not in choose([(1000, 1000)], {"model.aggregation.name": "transformer"})
 
 
+def test_a_network_that_already_reads_starts_otherwise_than_a_new_one():
+    new = choose([(1000, 1000)])
+    reads = choose([(1000, 1000)], {"model.features.pretrained": True})
+    assert new["guide.share"] > 0
+    assert "model.extraction.glance" not in new
+    assert reads["model.extraction.glance"]
+    assert reads["optimiser.scorer_lr"] < 1
+    assert "guide.share" not in reads
+    for values in (new, reads):
+        assert values["warm_up.steps"] > 0
+        assert values["model.selection.gradient_per_sigma"]
+
+
 def test_small_patches_on_large_images_get_finer_pooling_rather_than_a_huge_view():
     values = choose([(2000, 3000)], {"model.extraction.patch": 32})
     assert (values["model.view.scale"], values["model.scorer.pool"]) == (1 / 4, 4)
