@@ -109,6 +109,12 @@ def check_options(what: str, part: Any, options: Mapping[str, Any], *, elsewhere
         raise ValueError(f"{what} has no option {', '.join(map(repr, unknown))}: {takes}")
 
 
+def refuse_glance(config: Stages) -> None:
+    """For systems that would leave it unsaid that they do not look at the whole image."""
+    if config.extraction.get("glance"):
+        raise ValueError(f"the system {config.system} has no glance at the whole image: remove extraction.glance")
+
+
 def _parameters(part: Any) -> list[inspect.Parameter]:
     signature = inspect.signature(part).parameters.values()
     return [p for p in signature if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]

@@ -103,10 +103,8 @@ class PatchSelectionModel(Pretrained):
             raw_scores, scores = ignore_outside(raw_scores, grid.centred_in(size), self.selection.normalise)
         selection = select(scores) if select else self.selection(scores, grid)  # index B S, weight B K S
         patches = self.extraction(image, selection, grid)  # B K C P P
-        features = self.features(rearrange(patches, "b k c p q -> (b k) c p q"))
-        features = rearrange(features, "(b k) d -> b k d", b=len(image))  # B K D
+        features, context = self._read(patches, image, size)  # B K D, B E
         pooled = self.aggregation(features, selection, grid)  # B D
-        context = self._context(image, size)  # B E
         logits = self.prediction(torch.cat([pooled, context], dim=1))
         return Output(logits, raw_scores, scores, selection, grid.boxes(selection.index), features, context)
 
@@ -135,11 +133,16 @@ class PatchSelectionModel(Pretrained):
         slot_logits = self.prediction(torch.cat([output.features, context], dim=2))  # B K L
         return loss + mixture_coefficient * mixture_loss(slot_logits, slot_scores, label, class_weight=class_weight)
 
-    def _context(self, image: Tensor, size: Tensor | None) -> Float[Tensor, "B E"]:
-        """Features of the whole image at the size of a patch, where the extraction asks for that glance."""
-        if not self.extraction.glance:
-            return image.new_zeros(len(image), 0)
-        return self.features(glance(image, self.extraction.patch, size))
+    def _read(
+        self, patches: Float[Tensor, "B K C P Q"], image: Float[Tensor, "B C H W"], size: Tensor | None
+    ) -> tuple[Float[Tensor, "B K D"], Float[Tensor, "B E"]]:
+        """Features of the slots and, where the extraction asks for a glance, of the whole image at a patch's size."""
+        slots = patches.shape[1]
+        if self.extraction.glance:  # in one batch: batch norm must see in training what it will see in evaluation
+            patches = torch.cat([patches, glance(image, self.extraction.patch, size)[:, None]], dim=1)
+        features = self.features(rearrange(patches, "b k c p q -> (b k) c p q"))
+        features = rearrange(features, "(b k) d -> b k d", b=len(image))
+        return features[:, :slots], features[:, slots:].flatten(1)
 
     def _check(self, image: Tensor) -> None:
         channels = self.config.channels

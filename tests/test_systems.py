@@ -1,5 +1,7 @@
 """Whole models by name."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -27,10 +29,10 @@ def test_options_that_a_system_does_not_have_are_refused(system):
 
 
 def test_a_saved_model_comes_back_as_the_system_it_was(tmp_path):
-    model = build_model(config("majority"))
+    model: Any = build_model(config("majority"))
     with torch.no_grad():
         model.bias.copy_(torch.tensor([1.0, 2.0, 3.0]))
     model.save_pretrained(tmp_path)
-    again = load_model(tmp_path)
+    again: Any = load_model(tmp_path)
     assert type(again) is type(model)
     assert torch.equal(again.bias, model.bias)

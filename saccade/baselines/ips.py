@@ -19,8 +19,7 @@ choose. The running statistics it uses are those of patches that were kept.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,9 +29,10 @@ from einops import einsum, rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from saccade.config import ModelConfig, build, build_one
+from saccade.config import ModelConfig, build, build_one, refuse_glance
 from saccade.extraction import Extraction, Grid
 from saccade.features import FEATURES
+from saccade.modes import evaluating
 from saccade.prediction import HEADS
 from saccade.pretrained import Pretrained
 from saccade.selection import Selection, hard_topk, ignore_outside, normalise_scores
@@ -97,6 +97,7 @@ class IPS(Pretrained):
         self.config = config
         self.options: IPSOptions = build_one("the system ips", IPSOptions, config.options)
         self.extraction = build_one("extraction", Extraction, config.extraction)
+        refuse_glance(config)
         self.features = build(
             "features",
             FEATURES,
@@ -139,7 +140,7 @@ class IPS(Pretrained):
     def search(self, image: Float[Tensor, "B C H W"], grid: Grid) -> Float[Tensor, "B N"]:
         """The query's logits of all patches, a chunk at a time."""
         candidates = torch.arange(grid.num_candidates, device=image.device).expand(len(image), -1)
-        with _evaluating(self):
+        with evaluating(self):
             scores = [
                 self.attention.logits(self.encode(image, chunk, grid)).mean(dim=1)
                 for chunk in candidates.split(self.options.chunk, dim=1)
@@ -183,8 +184,10 @@ class QueryAttention(nn.Module):
     def logits(self, features: Float[Tensor, "B n D"]) -> Float[Tensor, "B G n"]:
         """⟨q_g, K_g f_n⟩ / √E for each head."""
         heads, width = self.query.shape
-        keys = rearrange(self.keys(features), "b n (g e) -> b n g e", g=heads)
-        return einsum(self.query.to(keys.dtype), keys, "g e, b n g e -> b g n") / width**0.5
+        # In bfloat16 hundreds of logits share a value, and ties would decide what is kept.
+        with torch.autocast(features.device.type, enabled=False):
+            keys = rearrange(self.keys(features.to(self.query.dtype)), "b n (g e) -> b n g e", g=heads)
+            return einsum(self.query, keys, "g e, b n g e -> b g n") / width**0.5
 
     def forward(
         self, features: Float[Tensor, "B n D"], outside: Bool[Tensor, "B n"] | None = None
@@ -194,7 +197,9 @@ class QueryAttention(nn.Module):
         if outside is not None:
             logits = logits - OUT_OF_REACH * outside[:, None].to(logits.dtype)
         values = rearrange(self.values(features), "b n (g e) -> b n g e", g=len(self.query))
-        read = rearrange(einsum(logits.softmax(dim=2), values, "b g n, b n g e -> b g e"), "b g e -> b (g e)")
+        read = rearrange(
+            einsum(logits.softmax(dim=2).to(values.dtype), values, "b g n, b n g e -> b g e"), "b g e -> b (g e)"
+        )
         pooled = self.norm1(self.query.flatten() + self.dropout(self.out(read)))
         return self.norm2(pooled + self.dropout(self.mlp(pooled)))
 
@@ -215,14 +220,3 @@ def _corners(image_px: int, patch_px: int, stride_px: int) -> Int[Tensor, " cell
     cells = 1 + max(0, math.ceil((image_px - patch_px) / stride_px))
     covered_px = patch_px + (cells - 1) * stride_px
     return torch.arange(cells) * stride_px - (covered_px - image_px) // 2
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        model.eval()
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training

@@ -29,7 +29,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from saccade.aggregation import AGGREGATIONS
-from saccade.config import ModelConfig, build, build_one
+from saccade.config import ModelConfig, build, build_one, refuse_glance
 from saccade.extraction import Extraction
 from saccade.features import FEATURES
 from saccade.images import View
@@ -69,14 +69,14 @@ class Transforms(NamedTuple):
         return torch.cat([self.centre_px - reach, self.centre_px + reach], dim=-1).detach().round().long()
 
 
-def make_transforms(numbers: Float[Tensor, "B K n"], image_size: Sequence[int], *, free: str) -> Transforms:
-    """The transforms that `numbers` mean: t, and what makes A.
+def make_transforms(numbers: Float[Tensor, "B K n"], size: Int[Tensor, "B 2"], *, free: str) -> Transforms:
+    """The transforms that `numbers` mean in images of `size` (height, width): t, and what makes A.
 
-    >>> make_transforms(torch.zeros(1, 1, 2), (100, 200), free="translation").boxes((40, 60))
+    >>> make_transforms(torch.zeros(1, 1, 2), torch.tensor([[100, 200]]), free="translation").boxes((40, 60))
     tensor([[[ 70,  30, 130,  70]]])
     """
-    size = numbers.new_tensor([image_size[1], image_size[0]])
-    return Transforms(size / 2 * (1 + numbers[..., :2].tanh()), FREE[free].matrix(numbers[..., 2:]))
+    width_height = size.flip(1)[:, None].to(numbers.dtype)  # B 1 2
+    return Transforms(width_height / 2 * (1 + numbers[..., :2].tanh()), FREE[free].matrix(numbers[..., 2:]))
 
 
 def glimpses(
@@ -203,6 +203,7 @@ class SpatialTransformer(Pretrained):
         self.k, self.free = options.k, options.free
         self.view = build_one("view", View, config.view)
         self.extraction = build_one("extraction", Extraction, config.extraction)
+        refuse_glance(config)
         centres = spread(self.k, config.image_size).atanh()
         self.localisation = Localisation(
             config.input_channels,
@@ -223,7 +224,7 @@ class SpatialTransformer(Pretrained):
         if config.aggregation.get("name") == "transformer":
             raise ValueError(
                 "the system spatial does not go with the aggregation transformer: that one knows a position for each "
-                "cell of a grid, and glimpses lie anywhere; use mean, max or concat"
+                "cell of a grid, and glimpses lie anywhere; use mean, max, concat or attention"
             )
         width = self.features.width
         self.aggregation = build("aggregation", AGGREGATIONS, config.aggregation, width, slots=self.k)
@@ -232,7 +233,7 @@ class SpatialTransformer(Pretrained):
     def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> SpatialOutput:
         """Logits of each image; `size` tells the positions, if there are any, where each picture ends."""
         image = self.with_positions(image, size)
-        transforms = self.localise(image)
+        transforms = self.localise(image, size)
         patches = glimpses(image, transforms, self.extraction.patch)  # B K C P P
         features = self.features(rearrange(patches, "b k c p q -> (b k) c p q"))
         features = rearrange(features, "(b k) d -> b k d", b=len(image))  # B K D
@@ -241,12 +242,14 @@ class SpatialTransformer(Pretrained):
         pooled = self.aggregation(features, identity_selection(every, features.dtype), None)
         return SpatialOutput(self.prediction(pooled), transforms.boxes(self.extraction.patch))
 
-    def localise(self, image: Float[Tensor, "B C H W"]) -> Transforms:
-        """Where the K glimpses of each image are."""
+    def localise(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> Transforms:
+        """Where the K glimpses of each image are; their centres lie within it, not in its padding."""
         numbers = self.localisation(self.view(image))  # B K n
         # Half precision cannot tell the pixels of a large image apart.
         numbers = numbers.to(torch.promote_types(numbers.dtype, torch.float32))
-        return make_transforms(numbers, image.shape[-2:], free=self.free)
+        if size is None:
+            size = torch.tensor([image.shape[-2:]], device=image.device).expand(len(image), 2)
+        return make_transforms(numbers, size, free=self.free)
 
     def loss(
         self, output: SpatialOutput, label: Int[Tensor, " B"], *, class_weight: Float[Tensor, " L"] | None = None

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from saccade.modes import evaluating
+
 
 @torch.no_grad()
 def multiply_adds(model: nn.Module, image_size: tuple[int, int], channels: int = 3) -> dict[str, int]:
@@ -20,11 +22,15 @@ def multiply_adds(model: nn.Module, image_size: tuple[int, int], channels: int =
     >>> multiply_adds(model, (10, 10))
     {'total': 2400, 'features': 2400}
     """
-    place = next(model.parameters()).device
-    image, training = torch.zeros(1, channels, *image_size, device=place), model.training
-    with FlopCounterMode(display=False) as counter:
-        model.eval()(image)
-    model.train(training)
+    place = next(model.parameters())
+    image = torch.zeros(1, channels, *image_size, device=place.device, dtype=place.dtype)
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # what a fused transformer layer does is not counted
+    try:
+        with evaluating(model), FlopCounterMode(display=False) as counter:
+            model(image)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
     counts: dict[str, Any] = {name.partition(".")[2]: flops for name, flops in counter.get_flop_counts().items()}
     stages = {name: sum(counts[name].values()) // 2 for name in ("scorer", "features") if name in counts}
     return {"total": counter.get_total_flops() // 2, **stages}

@@ -124,15 +124,16 @@ def resize_regions(
     >>> resize_regions(ramp, torch.tensor([[[1, 0, 3, 2]]]), (1, 4))
     tensor([[[[[1.0000, 1.2500, 1.7500, 2.0000]]]]])
     """
-    left, top, right, bottom = boxes.to(image.dtype).unbind(-1)  # B S
+    wide = image.to(torch.promote_types(image.dtype, torch.float32))  # half precision cannot tell pixels apart
+    left, top, right, bottom = boxes.to(wide.dtype).unbind(-1)  # B S
     y = _sample_px(top, bottom, size[0])  # B S P
     x = _sample_px(left, right, size[1])  # B S Q
     # Pixel centres lie at (2 i + 1) / n − 1 for grid_sample, which blends with zeros beyond the border, as a
     # zero-padded image would. RoI align reads over the edge of the box instead.
     y, x = (2 * y + 1) / image.shape[-2] - 1, (2 * x + 1) / image.shape[-1] - 1
     places = torch.stack(torch.broadcast_tensors(x[..., None, :], y[..., :, None]), dim=-1)  # B S P Q 2
-    regions = F.grid_sample(image, rearrange(places, "b s p q xy -> b (s p) q xy"), align_corners=False)
-    return rearrange(regions, "b c (s p) q -> b s c p q", p=size[0])
+    regions = F.grid_sample(wide, rearrange(places, "b s p q xy -> b (s p) q xy"), align_corners=False)
+    return rearrange(regions, "b c (s p) q -> b s c p q", p=size[0]).to(image.dtype)
 
 
 def _sample_px(first: Float[Tensor, "B S"], end: Float[Tensor, "B S"], count: int) -> Float[Tensor, "B S count"]:

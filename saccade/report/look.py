@@ -12,6 +12,7 @@ from saccade.datasets.dataset import unit_range
 from saccade.extraction import Grid
 from saccade.extraction.anchors import Anchors, resize_regions
 from saccade.report.run import Glance
+from saccade.selection import normalise_scores
 
 Edges = tuple[float, float, float, float]
 
@@ -86,7 +87,9 @@ def _as_bytes(crops: Float[Tensor, "s c p q"]) -> UInt8[np.ndarray, "s p q c"]:
 
 
 def chart(scores: Float[Tensor, " N"], grid: Grid | Anchors) -> Float[Tensor, "rows cols"]:
-    """The scores as a map over the image."""
+    """The scores as a map over the image, from 0 to 1 whatever the selector takes."""
+    if scores.min() < 0 or scores.max() > 1:
+        scores = normalise_scores(scores[None])[0]
     return scores.reshape(grid.shape) if isinstance(grid, Grid) else grid.chart(scores)
 
 

@@ -100,7 +100,7 @@ def _cost_tiles(run: Run) -> list[Html]:
     tiles = [
         ("time per image", amount(spent.milliseconds, " ms", 1), where),
         ("multiply-adds", amount(spent.multiply_adds / 1e6, " million", 1), _scorer_share(spent)),
-        ("memory", amount(spent.memory_mb, " MB"), "at most, of the process that evaluated"),
+        ("memory", amount(spent.memory_mb, " MB"), "at most, of the process, training included"),
         ("looked at closely", share, closely),
         ("view", amount(spent.view_pixels), f"pixels, of {amount(spent.image_pixels)} in the image"),
         ("training", amount(spent.minutes, " min", 1), f"{spent.images_seen:,} images seen"),

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.selection.check import check_k, check_scores
-from saccade.selection.normalise import normalise_scores
+from saccade.selection.normalise import OUT_OF_REACH, normalise_scores
 from saccade.selection.selection import Selection, identity_selection
 
 
@@ -28,7 +28,7 @@ def hard_topk(scores: Float[Tensor, "B N"], k: int) -> Selection:
 
 
 def random_topk(scores: Float[Tensor, "B N"], k: int, *, generator: torch.Generator | None = None) -> Selection:
-    """K different candidates drawn uniformly; only the shape and device of `scores` are used.
+    """K different candidates drawn uniformly from those inside the picture; else the scores play no part.
 
     >>> random_topk(torch.zeros(1, 4), 4).index
     tensor([[0, 1, 2, 3]])
@@ -37,6 +37,7 @@ def random_topk(scores: Float[Tensor, "B N"], k: int, *, generator: torch.Genera
     check_k(k, scores.shape[1])
     device = generator.device if generator is not None else scores.device
     lottery = torch.rand(scores.shape, generator=generator, device=device).to(scores.device)
+    lottery = lottery.masked_fill(scores <= -OUT_OF_REACH, -1)  # outside the picture
     return identity_selection(lottery.topk(k, dim=1).indices.sort(dim=1).values, scores.dtype)
 
 
@@ -86,4 +87,9 @@ class Exhaustive(nn.Module):
 
     def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
         """Select every candidate."""
+        if (scores <= -OUT_OF_REACH).any():
+            raise ValueError(
+                "exhaustive selection would look at the padding of a batch of images of different sizes: give all of "
+                "them one size with data.resize"
+            )
         return exhaustive(scores)

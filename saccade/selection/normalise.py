@@ -43,7 +43,8 @@ def ignore_outside(
     lowest = raw_scores.masked_fill(~inside, torch.inf).amin(dim=1, keepdim=True)
     scores = normalise(torch.where(inside, raw_scores, lowest))
     raw_scores = torch.where(inside, raw_scores, lowest.detach() - OUT_OF_REACH)
-    return raw_scores, scores.masked_fill(~inside, -OUT_OF_REACH)
+    # Exactly −100 for scores that are normalised; other selectors take them as they are.
+    return raw_scores, torch.where(inside, scores, scores.detach().amin(dim=1, keepdim=True) - OUT_OF_REACH)
 
 
 def linear_decay(sigma: float, *, step: int, total_steps: int) -> float:

@@ -21,6 +21,7 @@ from saccade.config import build, check_options
 from saccade.datasets.augment import AUGMENTATIONS
 from saccade.datasets.dataset import Batch, ImageDataset, unit_range
 from saccade.evaluation import Predictions, gather, measure, predict_batch
+from saccade.model import PatchSelectionModel
 from saccade.pretrained import Pretrained
 from saccade.selection import Selection, linear_decay
 from saccade.training.data import evaluation_loader, training_loader
@@ -40,11 +41,13 @@ class Task(lightning.LightningModule):
         self.model: Any = model.to(memory_format=torch.channels_last)
         self.recipe, self.data = recipe, data
         check_options("the loss", self.model.loss, recipe.loss, elsewhere=("output", "label", "class_weight"))
-        if (recipe.warm_up.steps or recipe.guide.share) and not hasattr(model, "scorer"):
+        if (recipe.warm_up.steps or recipe.guide.share) and not isinstance(model, PatchSelectionModel):
             raise ValueError(
-                f"the system {model.config.system} has no scorer to warm up or to guide: set warm_up.steps and "
-                "guide.share to 0"
+                f"the system {model.config.system} has no scorer of the view to warm up or to guide: set "
+                "warm_up.steps and guide.share to 0"
             )
+        if recipe.guide.share and not hasattr(self.model.selection, "k"):
+            raise ValueError("all patches are selected, there is nothing to guide: set guide.share to 0")
         self.augmentation = build("augmentation", AUGMENTATIONS, recipe.data.augmentation)
         self.full_sigma: float | None = getattr(getattr(model, "selection", None), "sigma", None)
         self.predictions: Predictions | None = None

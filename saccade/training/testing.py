@@ -24,7 +24,7 @@ def save_evaluation(task: Task, trainer: Trainer, folder: Path, split: str) -> d
         "split": split,
         "images": len(task.data["test"]),
         **task.measures,
-        "milliseconds_per_image": (milliseconds := statistics.median(task.milliseconds)),
+        "milliseconds_per_image": (milliseconds := statistics.median(task.milliseconds or [math.nan])),
         "images_per_second": 1000 / milliseconds,
         "peak_memory_mb": peak_memory_mb(),
         "hardware": hardware(task.recipe.accelerator),
@@ -50,6 +50,7 @@ def _pixels(task: Task) -> dict[str, int]:
         seen["view"] = view_height * view_width
     if hasattr(model, "extraction"):
         slots = getattr(getattr(model, "selection", model), "k", None) or model.grid((height, width)).num_candidates
+        slots += getattr(model.extraction, "glance", False)
         seen["patches"] = slots * model.extraction.patch[0] * model.extraction.patch[1]
     return seen
 

@@ -99,10 +99,12 @@ def test_a_box_is_around_all_that_its_glimpse_shows(numbers, x, y):
 
 
 def test_numbers_mean_what_the_options_say():
-    turned = make_transforms(torch.tensor([[[0.0, 0.5, 0.1, -0.2, 0.3, 0.4]]]), (100, 200), free="affine")
+    turned = make_transforms(
+        torch.tensor([[[0.0, 0.5, 0.1, -0.2, 0.3, 0.4]]]), torch.tensor([[100, 200]]), free="affine"
+    )
     assert_close(turned.centre_px, torch.tensor([[[100.0, 50 * (1 + math.tanh(0.5))]]]))
     assert_close(turned.matrix, torch.tensor([[[[1.1, -0.2], [0.3, 1.4]]]]))
-    scaled = make_transforms(torch.tensor([[[0.0, 0.0, math.log(3)]]]), (100, 200), free="scale")
+    scaled = make_transforms(torch.tensor([[[0.0, 0.0, math.log(3)]]]), torch.tensor([[100, 200]]), free="scale")
     assert_close(scaled.matrix, 3 * torch.eye(2)[None, None])
 
 
@@ -112,7 +114,7 @@ def test_the_gradient_to_the_numbers_is_right(free):
     numbers = 0.3 * torch.randn(1, 2, 2 + FREE[free].count, dtype=torch.float64, generator=generator)
 
     def show(numbers: Tensor) -> Tensor:
-        return glimpses(image, make_transforms(numbers, SIZE, free=free), (3, 4))
+        return glimpses(image, make_transforms(numbers, torch.tensor([SIZE]), free=free), (3, 4))
 
     assert torch.autograd.gradcheck(show, numbers.requires_grad_(), eps=1e-7, atol=1e-5)
 
@@ -227,7 +229,7 @@ def test_bfloat16_keeps_its_place():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"aggregation": {"name": "transformer"}}, "glimpses lie anywhere; use mean, max or concat"),
+        ({"aggregation": {"name": "transformer"}}, "glimpses lie anywhere; use mean, max, concat or attention"),
         ({"options": {"free": "rotation"}}, "options.free is 'rotation', expected one of translation, scale, affine"),
         ({"options": {"k": 0}}, "options.k is 0, expected at least 1"),
         ({"options": {"memory": 3}}, "the system spatial has no option 'memory': it takes k, free"),
@@ -236,3 +238,8 @@ def test_bfloat16_keeps_its_place():
 def test_what_does_not_go_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         make_model(**changes)
+
+
+def test_the_centre_of_a_glimpse_lies_in_the_picture_and_not_in_its_padding():
+    half = make_transforms(torch.zeros(2, 1, 2), torch.tensor([[100, 200], [50, 80]]), free="translation")
+    assert half.boxes((20, 20)).tolist() == [[[90, 40, 110, 60]], [[30, 15, 50, 35]]]

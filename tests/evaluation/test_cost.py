@@ -37,3 +37,21 @@ def test_peak_memory_grows_with_what_is_held():
     before = peak_memory_mb()
     held = torch.ones(before + 200, 2**20, dtype=torch.uint8)
     assert len(held) <= peak_memory_mb() <= before + len(held) + 100
+
+
+def test_a_transformer_is_counted_though_torch_would_fuse_it():
+    def total(layers):
+        aggregation = {"name": "transformer", "layers": layers}
+        stages = {"extraction": {"patch": 16}, "selection": {"name": "hard", "k": 4}, "aggregation": aggregation}
+        model = PatchSelectionModel(ModelConfig(num_classes=2, image_size=(64, 64), **stages))
+        return multiply_adds(model, (64, 64))["total"]
+
+    slots, dim, hidden = 4, 256, 512
+    projections, attention = 4 * slots * dim * dim, 2 * slots * slots * dim
+    assert total(2) - total(1) == projections + attention + 2 * slots * dim * hidden
+
+
+def test_a_model_in_double_precision_is_counted_too():
+    stages = {"extraction": {"patch": 16}, "selection": {"name": "hard", "k": 4}}
+    model = PatchSelectionModel(ModelConfig(num_classes=2, image_size=(64, 64), **stages))
+    assert multiply_adds(model.double(), (64, 64)) == multiply_adds(model.float(), (64, 64))

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from saccade import exhaustive, hard_topk, random_topk
+from saccade.selection import Exhaustive
+from saccade.selection.normalise import OUT_OF_REACH
 
 
 def test_ties_go_to_the_lower_index():
@@ -39,3 +41,14 @@ def test_exhaustive_takes_everything_in_order():
 def test_too_many_patches_are_refused(select):
     with pytest.raises(ValueError, match="k is 9 and there are 4 candidates"):
         inspect.unwrap(select)(torch.rand(1, 4), 9)
+
+
+def test_chance_never_falls_on_what_lies_outside_the_picture():
+    scores = torch.tensor([[0.3, -OUT_OF_REACH, 0.1, -OUT_OF_REACH]])
+    for seed in range(20):
+        assert random_topk(scores, 2, generator=torch.Generator().manual_seed(seed)).index.tolist() == [[0, 2]]
+
+
+def test_all_candidates_of_a_padded_batch_are_refused():
+    with pytest.raises(ValueError, match=r"one size with data\.resize"):
+        Exhaustive()(torch.tensor([[0.3, -OUT_OF_REACH]]))
