@@ -2,7 +2,7 @@
 
 At first the scorer chooses badly, so the feature network sees background only, and what it says of background teaches
 the scorer nothing. For a share of the steps the slots therefore begin with the candidates whose detail the view lacks
-most (`missing_detail`, which needs no label): there the network learns to read. After a quarter of the guided steps
+most (`missing_detail`, which needs no label): there the network learns to read. After a third of the guided steps
 half of the slots pass to the scorer, so that its own mistakes are looked at too. The choice is hard; the scorer learns
 through `mixture_loss`.
 """

@@ -60,7 +60,7 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class Guide:
-    """The guided start: patches are chosen where the view lacks detail; after a quarter of it, half of them only.
+    """The guided start: patches are chosen where the view lacks detail; after a third of it, half of them only.
 
     Args:
         share: share of the steps that are guided; 0 leaves it out

@@ -111,7 +111,7 @@ class Task(lightning.LightningModule):
         if self.main_step >= guided_steps:
             return {}
         slots = self.model.selection.k
-        own = 0 if self.main_step < guided_steps / 4 else slots // 2
+        own = 0 if self.main_step < guided_steps / 3 else slots // 2
         return {"select": partial(guided_topk, detail=self._missing_detail(image, size), k=slots, own=own)}
 
     def _missing_detail(self, image: Float[Tensor, "B C H W"], size: Tensor | None) -> Float[Tensor, "B N"]:
