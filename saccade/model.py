@@ -15,7 +15,7 @@ from torch import Tensor
 from saccade.aggregation import AGGREGATIONS, Max, Mean
 from saccade.config import ModelConfig, build, build_one
 from saccade.extraction import Extraction, Grid
-from saccade.features import FEATURES
+from saccade.features import build_features
 from saccade.images import View, glance, view_size
 from saccade.prediction import HEADS, mixture_loss, selection_loss
 from saccade.pretrained import Pretrained
@@ -62,14 +62,7 @@ class PatchSelectionModel(Pretrained):
         self._check_patch(config.image_size)
         slots = getattr(self.selection, "k", grid.num_candidates)
         check_k(slots, grid.num_candidates)
-        self.features = build(
-            "features",
-            FEATURES,
-            config.features,
-            config.input_channels,
-            patch=self.extraction.patch,
-            image_channels=config.channels,
-        )
+        self.features = build_features(config, self.extraction.patch)
         self.aggregation = build(
             "aggregation",
             AGGREGATIONS,

@@ -3,8 +3,9 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
@@ -25,6 +26,12 @@ class Pretrained(nn.Module):
     ) -> Float[Tensor, "B C_in H W"]:
         """What the stages see of `image`: itself, and its positions if the config asks for them."""
         return add_positions(image, size) if self.config.positions else image
+
+    def loss(
+        self, output: Any, label: Int[Tensor, " B"], *, class_weight: Float[Tensor, " L"] | None = None
+    ) -> Float[Tensor, ""]:
+        """What training makes small: cross-entropy, where a system says nothing else."""
+        return F.cross_entropy(output.logits, label, weight=class_weight)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into `folder`; each appears whole or not at all."""

@@ -6,12 +6,11 @@ lost when a large image is made small.
 
 from typing import NamedTuple
 
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.config import ModelConfig, build, build_one
-from saccade.features import FEATURES
+from saccade.features import build_features
 from saccade.images import View, view_size
 from saccade.prediction import HEADS
 from saccade.pretrained import Pretrained
@@ -37,22 +36,9 @@ class CNN(Pretrained):
         self.config = config
         self.view = build_one("view", View, config.view)
         size = view_size(config.image_size, self.view.scale)
-        self.features = build(
-            "features",
-            FEATURES,
-            config.features,
-            config.input_channels,
-            patch=size,
-            image_channels=config.channels,
-        )
+        self.features = build_features(config, size)
         self.prediction = build("prediction", HEADS, config.prediction, self.features.width, config.num_classes)
 
     def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> CNNOutput:
         """Logits of each image; `size` tells the positions, if there are any, where each picture ends."""
         return CNNOutput(self.prediction(self.features(self.view(self.with_positions(image, size)))))
-
-    def loss(
-        self, output: CNNOutput, label: Int[Tensor, " B"], *, class_weight: Float[Tensor, " L"] | None = None
-    ) -> Float[Tensor, ""]:
-        """Cross-entropy."""
-        return F.cross_entropy(output.logits, label, weight=class_weight)

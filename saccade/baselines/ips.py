@@ -24,14 +24,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from einops import einsum, rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade.config import ModelConfig, build, build_one, refuse_glance
 from saccade.extraction import Extraction, Grid
-from saccade.features import FEATURES
+from saccade.features import build_features
 from saccade.modes import evaluating
 from saccade.prediction import HEADS
 from saccade.pretrained import Pretrained
@@ -98,14 +97,7 @@ class IPS(Pretrained):
         self.options: IPSOptions = build_one("the system ips", IPSOptions, config.options)
         self.extraction = build_one("extraction", Extraction, config.extraction)
         refuse_glance(config)
-        self.features = build(
-            "features",
-            FEATURES,
-            config.features,
-            config.input_channels,
-            patch=self.extraction.patch,
-            image_channels=config.channels,
-        )
+        self.features = build_features(config, self.extraction.patch)
         if self.options.encode_positions and self.features.width % 4:
             raise ValueError(f"features are {self.features.width} wide, expected a multiple of 4 to encode positions")
         self.attention = QueryAttention(
@@ -129,12 +121,6 @@ class IPS(Pretrained):
             outside = ~grid.centred_in(size).gather(1, selection.index)
         pooled = self.attention(self.encode(image, selection.index, grid), outside)  # B E
         return IPSOutput(self.prediction(pooled), raw_scores, scores, selection, grid.boxes(selection.index))
-
-    def loss(
-        self, output: IPSOutput, label: Int[Tensor, " B"], *, class_weight: Float[Tensor, " L"] | None = None
-    ) -> Float[Tensor, ""]:
-        """Cross-entropy."""
-        return F.cross_entropy(output.logits, label, weight=class_weight)
 
     @torch.no_grad()
     def search(self, image: Float[Tensor, "B C H W"], grid: Grid) -> Float[Tensor, "B N"]:

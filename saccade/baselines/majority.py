@@ -7,7 +7,6 @@ probabilities become the classes' frequencies, and the answer is the majority cl
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -37,9 +36,3 @@ class Majority(Pretrained):
     def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> MajorityOutput:
         """The learned bias, once for each image."""
         return MajorityOutput(self.bias.expand(len(image), -1))
-
-    def loss(
-        self, output: MajorityOutput, label: Int[Tensor, " B"], *, class_weight: Float[Tensor, " L"] | None = None
-    ) -> Float[Tensor, ""]:
-        """Cross-entropy."""
-        return F.cross_entropy(output.logits, label, weight=class_weight)

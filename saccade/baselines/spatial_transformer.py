@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from saccade.aggregation import AGGREGATIONS
 from saccade.config import ModelConfig, build, build_one, refuse_glance
 from saccade.extraction import Extraction
-from saccade.features import FEATURES
+from saccade.features import build_features
 from saccade.images import View
 from saccade.prediction import HEADS
 from saccade.pretrained import Pretrained
@@ -213,14 +213,7 @@ class SpatialTransformer(Pretrained):
             hidden=options.hidden,
             gain=options.gain,
         )
-        self.features = build(
-            "features",
-            FEATURES,
-            config.features,
-            config.input_channels,
-            patch=self.extraction.patch,
-            image_channels=config.channels,
-        )
+        self.features = build_features(config, self.extraction.patch)
         if config.aggregation.get("name") == "transformer":
             raise ValueError(
                 "the system spatial does not go with the aggregation transformer: that one knows a position for each "
@@ -250,9 +243,3 @@ class SpatialTransformer(Pretrained):
         if size is None:
             size = torch.tensor([image.shape[-2:]], device=image.device).expand(len(image), 2)
         return make_transforms(numbers, size, free=self.free)
-
-    def loss(
-        self, output: SpatialOutput, label: Int[Tensor, " B"], *, class_weight: Float[Tensor, " L"] | None = None
-    ) -> Float[Tensor, ""]:
-        """Cross-entropy."""
-        return F.cross_entropy(output.logits, label, weight=class_weight)
