@@ -1,9 +1,9 @@
 """Memory that was freed is kept for the next step instead of being given back to the system.
 
 A step makes and frees the same hundreds of megabytes again and again: images as floats, activations. The C library of
-Linux gives large blocks back at once, and the system has to clear every page of them anew at the next step. Kept, a
-warm-up step on sixteen images of 871×950 px takes 1.4 s instead of 2.5 s on a virtual machine whose page faults are
-slow (`benchmarks/bench_training_step.py` measures a step). GPUs have torch's own cache and are not concerned.
+Linux gives large blocks back at once, and the system has to clear every page of them anew at the next step. How much
+time that takes is measured by `benchmarks/bench_training_step.py`: half of a step on a virtual machine whose page
+faults are slow. GPUs have torch's own cache and are not concerned.
 """
 
 import ctypes
