@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from saccade.images import make_view
     from saccade.model import Output, PatchSelectionModel
     from saccade.prediction import score_entropy, selection_loss
+    from saccade.predictor import Prediction, Predictor
     from saccade.selection import (
         PerturbedTopK,
         Selection,
@@ -55,6 +56,8 @@ _HOME = {
     "extract": "extraction",
     "score_entropy": "prediction",
     "selection_loss": "prediction",
+    "Predictor": "predictor",
+    "Prediction": "predictor",
 }
 
 __all__ = [  # noqa: RUF022 (the order tells the story)
@@ -80,6 +83,8 @@ __all__ = [  # noqa: RUF022 (the order tells the story)
     "extract",
     "score_entropy",
     "selection_loss",
+    "Predictor",
+    "Prediction",
 ]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -16,10 +17,10 @@ from saccade.aggregation import AGGREGATIONS, Max, Mean
 from saccade.config import ModelConfig, build, build_one
 from saccade.extraction import Extraction, Grid
 from saccade.features import build_features
-from saccade.images import View, glance, view_size
+from saccade.images import Sources, View, glance, view_size
 from saccade.prediction import HEADS, mixture_loss, selection_loss
 from saccade.pretrained import Pretrained
-from saccade.scorer import SCORERS
+from saccade.scorer import SCORERS, attend
 from saccade.selection import SELECTIONS, Selection, ignore_outside
 from saccade.selection.check import check_k
 
@@ -29,7 +30,8 @@ class Output(NamedTuple):
 
     raw_scores are the scorer's own, scores those normalised per image; boxes are left, top, right, bottom in image
     pixels of the candidates in `selection.index` (in evaluation exactly the K patches that were looked at); features
-    are those of the K slots, context those of the whole image at a glance (of width 0 without one).
+    are those of the K slots; context is what was seen of the whole image beside them, by the scorer in its view and by
+    the feature network at a glance (of width 0 where neither looks).
     """
 
     logits: Float[Tensor, "B L"]
@@ -56,7 +58,15 @@ class PatchSelectionModel(Pretrained):
         self.config = config
         self.view = build_one("view", View, config.view)
         self.extraction = build_one("extraction", Extraction, config.extraction)
-        self.scorer = build("scorer", SCORERS, config.scorer, config.input_channels, tiles=self.extraction.tiles)
+        self.scorer = build(
+            "scorer",
+            SCORERS,
+            config.scorer,
+            config.input_channels,
+            image_channels=config.channels,
+            features=config.features,
+            tiles=self.extraction.tiles,
+        )
         grid = self.grid(config.image_size)
         self.selection = build("selection", SELECTIONS, config.selection)
         self._check_patch(config.image_size)
@@ -72,31 +82,33 @@ class PatchSelectionModel(Pretrained):
             cells=grid.shape,
         )
         self._check_together()
-        width = self.aggregation.width + self.features.width * self.extraction.glance
+        width = self.aggregation.width + self.scorer.width + self.features.width * self.extraction.glance
         self.prediction = build("prediction", HEADS, config.prediction, width, config.num_classes)
 
     def forward(
         self,
-        image: Float[Tensor, "B C H W"],
+        image: Float[Tensor, "B C H W"] | Sources,
         size: Int[Tensor, "B 2"] | None = None,
         *,
         select: Callable[[Tensor], Selection] | None = None,
     ) -> Output:
         """Logits of each image, with the scores, selection and boxes behind them.
 
+        image:  pixels, or `Sources` of images too large for memory, of which only the view and the patches are read.
         size:   height and width of each image where the rest of its H×W is padding, which is then never chosen.
         select: scores → Selection instead of the model's own, for this call.
         """
         self._check(image)
         image = self.with_positions(image, size)
         grid = self.grid(image.shape[-2:], image.device)
-        raw_scores = self.scorer(self.view(image))  # B N
+        raw_scores, evidence = self.scorer(self.view(image))  # B N, B N E
         scores = self.selection.normalise(raw_scores)  # B N
         if size is not None:
             raw_scores, scores = ignore_outside(raw_scores, grid.centred_in(size), self.selection.normalise)
         selection = select(scores) if select else self.selection(scores, grid)  # index B S, weight B K S
         patches = self.extraction(image, selection, grid)  # B K C P P
-        features, context = self._read(patches, image, size)  # B K D, B E
+        features, glanced = self._read(patches, image, size)  # B K D, B D or B 0
+        context = torch.cat([attend(raw_scores, evidence), glanced], dim=1)
         pooled = self.aggregation(features, selection, grid)  # B D
         logits = self.prediction(torch.cat([pooled, context], dim=1))
         return Output(logits, raw_scores, scores, selection, grid.boxes(selection.index), features, context)
@@ -109,25 +121,47 @@ class PatchSelectionModel(Pretrained):
         class_weight: Float[Tensor, " L"] | None = None,
         entropy_coefficient: float = 0.01,
         mixture_coefficient: float = 0.0,
+        context_coefficient: float = 0.0,
     ) -> Float[Tensor, ""]:
-        """What training makes small: `selection_loss`, and where one patch is enough to answer, `mixture_loss`."""
+        """What training makes small: `selection_loss`, and on request what parts of the model say alone.
+
+        mixture_coefficient: how much `mixture_loss` counts, where one patch is enough to answer.
+        context_coefficient: how much the answer without any patch counts: cross-entropy of the context alone.
+        """
         loss = selection_loss(
             output.logits, label, output.raw_scores, entropy_coefficient=entropy_coefficient, class_weight=class_weight
         )
-        if not mixture_coefficient:
-            return loss
+        if mixture_coefficient:
+            loss = loss + mixture_coefficient * self._mixture_loss(output, label, class_weight)
+        if context_coefficient:
+            loss = loss + context_coefficient * self._context_loss(output, label, class_weight)
+        return loss
+
+    def _mixture_loss(self, output: Output, label: Tensor, class_weight: Tensor | None) -> Tensor:
         if not isinstance(self.aggregation, Mean | Max):
             raise ValueError(
                 "mixture_coefficient asks every patch for an answer of its own: use the aggregation mean or max"
             )
         raw_scores = output.raw_scores.gather(1, output.selection.index)
         slot_scores = output.selection.detach().mix(raw_scores[..., None])[..., 0]  # B K
-        context = output.context[:, None].expand(-1, output.features.shape[1], -1)  # B K E
-        slot_logits = self.prediction(torch.cat([output.features, context], dim=2))  # B K L
-        return loss + mixture_coefficient * mixture_loss(slot_logits, slot_scores, label, class_weight=class_weight)
+        # Alone: what the context explains would otherwise leave nothing for a patch to explain better than another.
+        no_context = output.features.new_zeros(*output.features.shape[:2], output.context.shape[1])
+        slot_logits = self.prediction(torch.cat([output.features, no_context], dim=2))  # B K L
+        return mixture_loss(slot_logits, slot_scores, label, class_weight=class_weight)
+
+    def _context_loss(self, output: Output, label: Tensor, class_weight: Tensor | None) -> Tensor:
+        if not output.context.shape[1]:
+            raise ValueError(
+                "context_coefficient asks for an answer without patches, and nothing else is seen of the image: use "
+                "the scorer backbone or extraction.glance"
+            )
+        no_patch = output.context.new_zeros(len(label), self.aggregation.width)
+        return F.cross_entropy(
+            self.prediction(torch.cat([no_patch, output.context], dim=1)), label, weight=class_weight
+        )
 
     def _read(
-        self, patches: Float[Tensor, "B K C P Q"], image: Float[Tensor, "B C H W"], size: Tensor | None
+        self, patches: Float[Tensor, "B K C P Q"], image: Float[Tensor, "B C H W"] | Sources, size: Tensor | None
     ) -> tuple[Float[Tensor, "B K D"], Float[Tensor, "B E"]]:
         """Features of the slots and, where the extraction asks for a glance, of the whole image at a patch's size."""
         slots = patches.shape[1]
@@ -137,7 +171,7 @@ class PatchSelectionModel(Pretrained):
         features = rearrange(features, "(b k) d -> b k d", b=len(image))
         return features[:, :slots], features[:, slots:].flatten(1)
 
-    def _check(self, image: Tensor) -> None:
+    def _check(self, image: Tensor | Sources) -> None:
         channels = self.config.channels
         if image.ndim != 4 or image.shape[1] != channels or not image.is_floating_point():
             raise ValueError(

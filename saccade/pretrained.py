@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -11,7 +11,7 @@ from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
 from saccade.config import ModelConfig
-from saccade.images import add_positions
+from saccade.images import Sources, add_positions
 
 System = TypeVar("System", bound="Pretrained")
 
@@ -21,11 +21,24 @@ class Pretrained(nn.Module):
 
     config: ModelConfig
 
+    @overload
+    def with_positions(self, image: Tensor, size: Tensor | None = None) -> Tensor: ...
+
+    @overload
+    def with_positions(self, image: Sources, size: Tensor | None = None) -> Sources: ...
+
     def with_positions(
-        self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None
-    ) -> Float[Tensor, "B C_in H W"]:
+        self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None
+    ) -> Float[Tensor, "B C_in H W"] | Sources:
         """What the stages see of `image`: itself, and its positions if the config asks for them."""
-        return add_positions(image, size) if self.config.positions else image
+        if not self.config.positions:
+            return image
+        if isinstance(image, Sources):
+            raise ValueError(
+                "a model with positions: true needs the pixels of the whole image: pass a tensor B 3 H W, or train a "
+                "model without positions"
+            )
+        return add_positions(image, size)
 
     def loss(
         self, output: Any, label: Int[Tensor, " B"], *, class_weight: Float[Tensor, " L"] | None = None

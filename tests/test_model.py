@@ -257,13 +257,13 @@ def test_the_glance_leaves_padding_out():
     assert_close(model(padded, size).context, model.features(whole))
 
 
-def test_with_a_glance_the_mixture_asks_what_each_patch_says_beside_it():
+def test_with_a_glance_the_mixture_asks_what_each_patch_says_alone():
     model = make(extraction={"patch": 16, "glance": True}, aggregation={"name": "max"}).eval()
     output, label = model(torch.rand(2, 3, *model.config.image_size)), torch.tensor([0, 1])
     options = {"entropy_coefficient": 0.0}
     added = model.loss(output, label, mixture_coefficient=1.0, **options) - model.loss(output, label, **options)
     slots = [
-        model.prediction(torch.cat([output.features[:, k], output.context], dim=1))
+        model.prediction(torch.cat([output.features[:, k], torch.zeros_like(output.context)], dim=1))
         for k in range(output.features.shape[1])
     ]
     scores = output.raw_scores.gather(1, output.selection.index)

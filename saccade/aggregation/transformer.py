@@ -10,7 +10,7 @@ on at evaluation; here it is off, as in any torch module.
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from saccade.extraction import Grid
@@ -45,12 +45,24 @@ class Transformer(nn.Module):
 
     def forward(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B E"]:
         """Pool the slots."""
-        positions = selection.mix(self.table(grid.shape)[selection.index])  # B K D
+        positions = selection.mix(self.position(selection.index, grid.shape))  # B K D
         return self.encoder(self.project(features + positions)).sum(dim=1)
+
+    def position(self, index: Int[Tensor, "B S"], cells: tuple[int, int]) -> Float[Tensor, "B S D"]:
+        """`table(cells)[index]`, of which only the rows that are asked for are made: a slide may have a million."""
+        if torch.compiler.is_exporting() or cells == self.cells:
+            return self.table(cells)[index]
+        rows, cols = self.cells
+        chart = rearrange(self.positions, "(rows cols) d -> 1 d rows cols", rows=rows, cols=cols)
+        x, y = (2 * (index % cells[1]) + 1) / cells[1] - 1, (2 * (index // cells[1]) + 1) / cells[0] - 1
+        places = torch.stack([x, y], dim=-1)[None].to(chart)  # 1 B S 2
+        sampled = F.grid_sample(chart, places, padding_mode="border", align_corners=False)
+        return rearrange(sampled, "1 d b s -> b s d")
 
     def table(self, cells: tuple[int, int]) -> Float[Tensor, "N D"]:
         """A position per candidate; on a grid of another shape than in training, interpolated between the cells."""
-        if cells == self.cells:
+        # A graph is traced once for all sizes; at this one interpolation changes nothing.
+        if cells == self.cells and not torch.compiler.is_exporting():
             return self.positions
         rows, cols = self.cells
         chart = rearrange(self.positions, "(rows cols) d -> 1 d rows cols", rows=rows, cols=cols)

@@ -12,7 +12,11 @@ from jsonargparse import ArgumentParser, Namespace
 
 from saccade.cli.command import Command, Group
 from saccade.cli.data import DATA
+from saccade.cli.export import EXPORT
+from saccade.cli.predict import PREDICT
+from saccade.cli.reproduce import REPRODUCE
 from saccade.cli.runs import EVALUATE, RECIPES, REPORT
+from saccade.cli.serve import SERVE
 from saccade.cli.train import TRAIN, spell_out
 
 COMMANDS: dict[str, Command | Group] = {
@@ -20,7 +24,11 @@ COMMANDS: dict[str, Command | Group] = {
     "recipes": RECIPES,
     "train": TRAIN,
     "evaluate": EVALUATE,
+    "predict": PREDICT,
     "report": REPORT,
+    "export": EXPORT,
+    "reproduce": REPRODUCE,
+    "serve": SERVE,
 }
 
 

@@ -164,6 +164,15 @@ def crop_and_flip(generator: Generator | None = None, *, crop: Sequence[int] = (
     return Augmentation(training, v2.CenterCrop(size))
 
 
+def centre_corner(whole: tuple[int, int], part: tuple[int, int]) -> tuple[int, int]:
+    """Left and top pixel of the `part` (height, width) that evaluation takes from the centre of the `whole`.
+
+    >>> centre_corner((600, 600), (448, 448))
+    (76, 76)
+    """
+    return round((whole[1] - part[1]) / 2), round((whole[0] - part[0]) / 2)
+
+
 def no_augmentation(generator: Generator | None = None) -> Augmentation:
     """Images as they are."""
     return Augmentation(nn.Identity(), nn.Identity())

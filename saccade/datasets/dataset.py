@@ -8,6 +8,9 @@ Pixels travel as bytes, which are a quarter of the floats to copy between proces
 order, which is how decoders give them and what convolutions and extraction like best. `unit_range` makes floats of them
 on the device that trains.
 
+With `stream` nothing is decoded here: a sample holds a source, a batch `Sources`, and the model reads their views and
+the regions it asks for. So slides and tiled pyramids that are too large to decode can be trained on.
+
 A file that cannot be read stops the run with its name. With `skip_bad` every file is decoded once beforehand, and the
 bad ones are logged and left out: so the number of samples is known, and the same in every epoch and process.
 """
@@ -15,7 +18,7 @@ bad ones are logged and left out: so the number of samples is known, and the sam
 import logging
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -27,17 +30,18 @@ from torch.utils.data import Dataset, default_collate
 
 from saccade.datasets.check import Report, examine
 from saccade.datasets.records import DataError, Record, Records
+from saccade.images import ImageSource, Sources, open_image
 from saccade.images.decode import MAX_PIXELS, BadImage, read_pixels
 
 log = logging.getLogger(__name__)
 
 
 class Sample(NamedTuple):
-    """An image, its class number (several 0 or 1 where classes may go together), its boxes (left, top, right, bottom in
-    its pixels), its place in the data set.
+    """An image (bytes 3 H W, or a source where images are streamed), its class number (several 0 or 1 where classes may
+    go together), its boxes (left, top, right, bottom in its pixels), its place in the data set.
     """
 
-    image: UInt8[Tensor, "3 H W"]
+    image: Any
     label: int | tuple[int, ...]
     boxes: Int[Tensor, "R 4"]
     index: int
@@ -46,7 +50,7 @@ class Sample(NamedTuple):
 class Batch(NamedTuple):
     """Samples side by side; `size` is each image's true height and width, the rest of its H×W is zero."""
 
-    image: UInt8[Tensor, "B 3 H W"]
+    image: UInt8[Tensor, "B 3 H W"] | Sources
     label: Int[Tensor, "B *classes"]  # noqa: F821
     boxes: tuple[Int[Tensor, "R 4"], ...]
     index: Int[Tensor, " B"]
@@ -67,7 +71,13 @@ class ImageDataset(Dataset[Sample]):
         resize: tuple[int, int] | None = None,
         skip_bad: bool = False,
         max_pixels: int = MAX_PIXELS,
+        stream: bool = False,
     ):
+        if stream and (resize or skip_bad):
+            raise DataError(
+                "data.resize and data.skip_bad decode whole images, and data.stream reads parts of them: leave out one "
+                "or the other"
+            )
         if resize and min(resize) < 1:
             raise DataError(f"resize is {resize}: expected a height and a width of at least one pixel")
         self.records, self.bad = _leave_out_bad(records, max_pixels) if skip_bad else (records, [])
@@ -75,6 +85,7 @@ class ImageDataset(Dataset[Sample]):
             raise DataError(f"{records.root}: no images to read; is the split empty, or every file in it bad?")
         self.resize = resize
         self.max_pixels = max_pixels
+        self.stream = stream
         self._class_number = {label: number for number, label in enumerate(records.classes)}
 
     def __len__(self) -> int:
@@ -82,6 +93,10 @@ class ImageDataset(Dataset[Sample]):
 
     def __getitem__(self, index: int) -> Sample:
         record = self.records.records[index]
+        if self.stream:
+            source = open_image(record.image)
+            boxes = _place_boxes(record, source.size, source.size)
+            return Sample(source, self._class_number[record.label], boxes, index)
         image = _as_bytes(read_pixels(record.image, max_pixels=self.max_pixels))
         size = self.resize or (image.shape[-2], image.shape[-1])
         boxes = _place_boxes(record, (image.shape[-2], image.shape[-1]), size)
@@ -96,14 +111,38 @@ def collate(samples: Sequence[Sample], *, multiple_px: int = 1) -> Batch:
     height, width = (math.ceil(side / multiple_px) * multiple_px for side in size.amax(0).tolist())
     # default_collate, because in a worker it writes straight into the memory shared with the main process.
     pixels = default_collate([_pad(rearrange(s.image, "c h w -> h w c"), (height, width)) for s in samples])
+    return _batch(rearrange(pixels, "b h w c -> b c h w"), samples, size)
+
+
+def collate_sources(samples: Sequence[Sample], *, scale: float) -> Batch:
+    """Streamed samples, all of one size → batch; the views at `scale` are read here, ahead of the model."""
+    image = Sources([sample.image for sample in samples])
+    image.view(scale)
+    return _batch(image, samples, torch.tensor([image.shape[-2:]] * len(samples)))
+
+
+def _batch(image: Tensor | Sources, samples: Sequence[Sample], size: Int[Tensor, "B 2"]) -> Batch:
     label = torch.tensor([sample.label for sample in samples])
     index = torch.tensor([sample.index for sample in samples])
-    return Batch(rearrange(pixels, "b h w c -> b c h w"), label, tuple(sample.boxes for sample in samples), index, size)
+    return Batch(image, label, tuple(sample.boxes for sample in samples), index, size)
 
 
-def unit_range(image: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B 3 H W"]:
-    """Bytes → floats in [0, 1], wherever the batch is: what the model takes."""
-    return image.float().div_(255)
+def batch_of_one(image: UInt8[Tensor, "3 H W"] | ImageSource) -> UInt8[Tensor, "1 3 H W"] | Sources:
+    """A sample's image as a batch."""
+    return image[None] if isinstance(image, Tensor) else Sources([image])
+
+
+@overload
+def unit_range(image: Tensor) -> Tensor: ...
+
+
+@overload
+def unit_range(image: Sources) -> Sources: ...
+
+
+def unit_range(image: UInt8[Tensor, "B 3 H W"] | Sources) -> Float[Tensor, "B 3 H W"] | Sources:
+    """Bytes → floats in [0, 1], wherever the batch is: what the model takes. Sources give such floats by themselves."""
+    return image if isinstance(image, Sources) else image.float().div_(255)
 
 
 def _as_bytes(pixels: np.ndarray) -> UInt8[Tensor, "3 H W"]:

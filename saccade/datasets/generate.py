@@ -52,6 +52,13 @@ def _megapixel_mnist() -> Generator:
     return Generator(1, 6000, mnist.SIZE, mnist.paths, mnist.files, _nothing)
 
 
+def _megapixel_images() -> Generator:
+    from saccade.datasets import megapixel_images as mnist
+    from saccade.datasets.megapixel_mnist import SIZE
+
+    return Generator(1, 6000, SIZE, mnist.paths, mnist.files, _nothing)
+
+
 def _nothing(count: int, **keywords: Any) -> dict[str, bytes]:
     return {}
 
@@ -61,6 +68,7 @@ GENERATORS: dict[str, Callable[[], Generator]] = {
     "signs": _signs,
     "billiard": _billiard,
     "megapixel-mnist": _megapixel_mnist,
+    "megapixel-mnist-images": _megapixel_images,
 }
 
 
@@ -78,7 +86,7 @@ def make(
 
     `size` is (height, width); count and size default to the generator's own, workers to one per core. Options, None
     being the same as not given: `sign_px` (smallest and largest sign) for signs, `source` (the folder of the MNIST
-    files) for megapixel-mnist.
+    files) for megapixel-mnist and megapixel-mnist-images.
 
     >>> make("signs", "street", count=400, seed=1)  # doctest: +SKIP
     """
@@ -120,6 +128,8 @@ def _produce(name: str, out: Path, keywords: dict[str, Any], index: int) -> None
 def _write(out: Path, files: dict[str, bytes]) -> None:
     for path, content in files.items():
         target = out / path
+        if target.is_file() and target.read_bytes() == content:
+            continue  # a finished set is only read: runs may start together on it
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f"{target.name}.part")
         part.write_bytes(content)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from saccade.datasets import billiard, cub, own, swedish
+from saccade.datasets import billiard, cub, megapixel_images, own, swedish
 from saccade.datasets.archives import is_archive, unpack
 from saccade.datasets.records import DataError, Records, complete
 
@@ -28,7 +28,8 @@ def _labels_file(folder: Path) -> Path:
 def _refuse_canvases(path: Path) -> Records:
     raise DataError(
         f"{path}: canvases of Megapixel MNIST, which are drawn when they are read and are no image files; "
-        'open them with saccade.datasets.megapixel_mnist.MegapixelMNIST(path, "train")'
+        'open them with saccade.datasets.megapixel_mnist.MegapixelMNIST(path, "train"), or make them as pictures with '
+        "`saccade data make megapixel-mnist-images`"
     )
 
 
@@ -38,6 +39,7 @@ FORMATS = {
     "labels": Format(
         lambda path: own.is_manifest(_labels_file(path)), lambda path: own.load_manifest(_labels_file(path))
     ),
+    "megapixel-mnist-images": Format(megapixel_images.is_megapixel_images, megapixel_images.load_megapixel_images),
     "swedish": Format(swedish.is_swedish, swedish.load_swedish),
     "billiard": Format(billiard.is_billiard, billiard.load_billiard),
     "cub": Format(cub.is_cub, cub.load_cub, cub.VAL_SHARE),

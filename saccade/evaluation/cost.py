@@ -5,10 +5,29 @@ import sys
 from typing import Any
 
 import torch
-from torch import nn
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from saccade.images import Sources, view_size
+from saccade.images.boxes import region_size
+from saccade.model import PatchSelectionModel
 from saccade.modes import evaluating
+
+
+class Blank:
+    """An `ImageSource` of `size` (height, width) without anything in it."""
+
+    def __init__(self, size: tuple[int, int]):
+        self.size = size
+
+    def view(self, scale: float) -> Float[Tensor, "3 h w"]:
+        """Black."""
+        return torch.zeros(3, *view_size(self.size, scale))
+
+    def regions(self, boxes: Int[Tensor, "R 4"]) -> Float[Tensor, "R 3 P Q"]:
+        """Black."""
+        return torch.zeros(len(boxes), 3, *region_size(boxes))
 
 
 @torch.no_grad()
@@ -23,7 +42,10 @@ def multiply_adds(model: nn.Module, image_size: tuple[int, int], channels: int =
     {'total': 2400, 'features': 2400}
     """
     place = next(model.parameters())
-    image = torch.zeros(1, channels, *image_size, device=place.device, dtype=place.dtype)
+    in_parts = isinstance(model, PatchSelectionModel) and not model.config.positions
+    # An image that is read in parts may be too large to be a tensor.
+    image: Any = Sources([Blank(image_size)]) if in_parts else torch.zeros(1, channels, *image_size)
+    image = image.to(place.device, place.dtype)
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # what a fused transformer layer does is not counted
     try:

@@ -7,8 +7,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, distributed, nn
 
+from saccade.datasets.augment import centre_corner
 from saccade.datasets.dataset import Batch, unit_range
 from saccade.evaluation.looking import HIT, best_overlap, mutual_overlap
+from saccade.images import Sources
 
 
 class Predictions(NamedTuple):
@@ -54,12 +56,14 @@ def predict_batch(model: nn.Module, batch: Batch, prepare: Callable[[Tensor], Te
     parts = []
     for height, width in batch.size.unique(dim=0).tolist():
         rows = (batch.size == batch.size.new_tensor([height, width])).all(dim=1).nonzero().flatten()
-        seen = unit_range(batch.image[rows, :, :height, :width])
+        # Sources of a batch are all of one size.
+        image = batch.image if isinstance(batch.image, Sources) else batch.image[rows, :, :height, :width]
+        seen: Any = unit_range(image)
         seen = prepare(seen) if prepare else seen
         output: Any = model(seen)
         if hasattr(output, "boxes"):
-            left, top = round((width - seen.shape[-1]) / 2), round((height - seen.shape[-2]) / 2)
-            output = output._replace(boxes=output.boxes + output.boxes.new_tensor([left, top, left, top]))
+            corner = centre_corner((height, width), (seen.shape[-2], seen.shape[-1]))
+            output = output._replace(boxes=output.boxes + output.boxes.new_tensor(corner * 2))
         boxes = [batch.boxes[row] for row in rows.tolist()]
         parts.append(_rows(batch.index[rows], batch.label[rows], output, boxes, (height, width)))
     return join(parts)

@@ -22,6 +22,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade.extraction.extract import extract
+from saccade.images import Sources
 from saccade.selection.selection import Selection
 
 ASPECT_RATIOS = (0.667, 1.0, 1.5)
@@ -69,8 +70,10 @@ class Anchors(NamedTuple):
         x, y = (self.table[:, :2] + self.table[:, 2:]).unbind(-1)  # twice the centre
         return (y < 2 * size[:, :1]) & (x < 2 * size[:, 1:])
 
-    def read(self, image: Float[Tensor, "B C H W"], index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
+    def read(self, image: Float[Tensor, "B C H W"] | Sources, index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
         """The pixels of each anchor, zero outside the image, resized bilinearly to `patch`."""
+        if isinstance(image, Sources):
+            raise ValueError("anchors of many sizes are read from whole images: pass a tensor B 3 H W, not Sources")
         return resize_regions(image, self.boxes(index), self.patch)
 
     def chart(self, scores: Float[Tensor, " N"]) -> Float[Tensor, "rows cols"]:

@@ -5,7 +5,7 @@ again instead of storing them: ∂weight[k, s] = ⟨∂X̃_k, patch_s⟩ needs t
 """
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from einops import rearrange
@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from saccade.extraction.grid import GEOMETRIES, Grid, make_grid
 from saccade.extraction.receptive_field import ReceptiveField
+from saccade.images import Sources
 from saccade.selection.selection import Selection
 
 # Bytes of patches in flight: a CPU mixes them while they are in its cache; an accelerator wants large launches.
@@ -34,18 +35,18 @@ class Candidates(Protocol):
         """Left, top, right, bottom in image pixels."""
         ...
 
-    def read(self, image: Float[Tensor, "B C H W"], index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
+    def read(self, image: Float[Tensor, "B C H W"] | Sources, index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
         """The pixels of each candidate, differentiable with respect to the image."""
         ...
 
 
 def extract(
-    image: Float[Tensor, "B C H W"], selection: Selection, candidates: Candidates
+    image: Float[Tensor, "B C H W"] | Sources, selection: Selection, candidates: Candidates
 ) -> Float[Tensor, "B K C P Q"]:
     """The K patches of every image: read as they are if the selection is hard, mixed by its weights if it is soft.
 
-    Differentiable with respect to the weights and, if it asks for it, the image. A channels-last image gives
-    channels-last patches.
+    Differentiable with respect to the weights and, if it is a tensor that asks for it, the image. A channels-last image
+    gives channels-last patches.
     """
     if not image.is_floating_point():
         raise ValueError(f"the image has dtype {image.dtype}, expected floating point: call unit_range(image) first")
@@ -97,7 +98,7 @@ class Extraction(nn.Module):
         )
 
     def forward(
-        self, image: Float[Tensor, "B C H W"], selection: Selection, candidates: Candidates
+        self, image: Float[Tensor, "B C H W"] | Sources, selection: Selection, candidates: Candidates
     ) -> Float[Tensor, "B K C P Q"]:
         """The K patches of every image."""
         return extract(image, selection, candidates)
@@ -107,13 +108,14 @@ class _Mix(torch.autograd.Function):
     """Image by image, so that a chunk of patches and the slots it goes into stay in a processor's cache together."""
 
     @staticmethod
-    def forward(ctx, image: Tensor, weight: Tensor, index: Tensor, candidates: Candidates) -> Tensor:
-        ctx.save_for_backward(image, weight, index)
+    def forward(ctx, image: Tensor | Sources, weight: Tensor, index: Tensor, candidates: Candidates) -> Tensor:
+        pixels, ctx.sources = (None, image) if isinstance(image, Sources) else (image, None)
+        ctx.save_for_backward(pixels, weight, index)
         ctx.candidates = candidates
         height, width = candidates.patch
         used = (weight != 0).any(dim=1)  # B S; the others are there for the gradient only
         parts = weight.to(image.dtype)
-        mixed = image.new_zeros(*weight.shape[:2], image.shape[1] * height * width)  # B K D
+        mixed = parts.new_zeros(*weight.shape[:2], image.shape[1] * height * width)  # B K D
         with torch.autocast(image.device.type, enabled=False):
             for b in range(len(image)):
                 for chunk in _chunks(used[b].nonzero().flatten(), image, candidates):
@@ -125,7 +127,8 @@ class _Mix(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        image, weight, index = ctx.saved_tensors
+        pixels, weight, index = ctx.saved_tensors
+        image: Any = ctx.sources if pixels is None else pixels
         need_image, need_weight, *_ = ctx.needs_input_grad
         grad = _flatten(grad.to(image.dtype), image)  # B K D
         weight_grad = torch.empty_like(weight)
@@ -133,7 +136,7 @@ class _Mix(torch.autograd.Function):
         support = torch.arange(index.shape[1], device=index.device)
         with torch.autocast(image.device.type, enabled=False):
             for b in range(len(image)):
-                leaf = image[b : b + 1].detach().requires_grad_(need_image)
+                leaf = image[b : b + 1].detach().requires_grad_() if need_image else image[b : b + 1]
                 for chunk in _chunks(support, image, ctx.candidates):
                     with torch.set_grad_enabled(need_image):
                         patches = _flatten(ctx.candidates.read(leaf, index[b : b + 1, chunk]), image)[0]  # c D
@@ -145,17 +148,19 @@ class _Mix(torch.autograd.Function):
         return image_grad, weight_grad if need_weight else None, None, None
 
 
-def _memory_order(image: Tensor) -> str:
+def _memory_order(image: Tensor | Sources) -> str:
     """How pixels follow one another in memory, as an einops pattern: flattening in this order copies nothing."""
+    if isinstance(image, Sources):
+        return "c p q"
     channels_last = image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous()
     return "p q c" if channels_last else "c p q"
 
 
-def _flatten(patches: Tensor, image: Tensor) -> Tensor:
+def _flatten(patches: Tensor, image: Tensor | Sources) -> Tensor:
     return rearrange(patches, f"b s c p q -> b s ({_memory_order(image)})")
 
 
-def _chunks(columns: Tensor, image: Tensor, candidates: Candidates) -> tuple[Tensor, ...]:
-    patch_bytes = image.shape[1] * candidates.patch[0] * candidates.patch[1] * image.element_size()
+def _chunks(columns: Tensor, image: Tensor | Sources, candidates: Candidates) -> tuple[Tensor, ...]:
+    patch_bytes = image.shape[1] * candidates.patch[0] * candidates.patch[1] * image.dtype.itemsize
     budget = CHUNK_BYTES.get(image.device.type, CHUNK_BYTES["cuda"])
     return columns.split(max(1, budget // patch_bytes))

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.extraction.receptive_field import ReceptiveField
-from saccade.images import cut_regions
+from saccade.images import Sources, cut_regions
 
 
 class Grid(NamedTuple):
@@ -29,16 +29,16 @@ class Grid(NamedTuple):
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of candidates."""
-        return len(self.top_px), len(self.left_px)
+        return self.top_px.shape[0], self.left_px.shape[0]
 
     @property
     def num_candidates(self) -> int:
         """N."""
-        return len(self.top_px) * len(self.left_px)
+        return self.top_px.shape[0] * self.left_px.shape[0]
 
     def left_top_px(self, index: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape 2"]:
         """Upper left corner of each candidate; may lie outside the image."""
-        cols = len(self.left_px)
+        cols = self.left_px.shape[0]
         return torch.stack([self.left_px[index % cols], self.top_px[index // cols]], dim=-1)
 
     def boxes(self, index: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape 4"]:
@@ -52,7 +52,7 @@ class Grid(NamedTuple):
         height, width = self.patch
         col = (xy_px[..., :1] - (self.left_px + width / 2)).abs().argmin(-1)
         row = (xy_px[..., 1:] - (self.top_px + height / 2)).abs().argmin(-1)
-        return row * len(self.left_px) + col
+        return row * self.left_px.shape[0] + col
 
     def centred_in(self, size: Int[Tensor, "B 2"]) -> Bool[Tensor, "B N"]:
         """Which candidates have their centre inside a picture of `size` (height, width) at the top left."""
@@ -61,7 +61,7 @@ class Grid(NamedTuple):
         left = 2 * self.left_px + width < 2 * size[:, 1:]  # B cols
         return (low[:, :, None] & left[:, None, :]).flatten(1)
 
-    def read(self, image: Float[Tensor, "B C H W"], index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
+    def read(self, image: Float[Tensor, "B C H W"] | Sources, index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
         """The pixels of each candidate, zero outside the image."""
         return cut_regions(image, self.left_top_px(index), self.patch)
 

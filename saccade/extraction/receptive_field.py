@@ -30,7 +30,7 @@ class ReceptiveField(NamedTuple):
     def cells(self, view_px: int) -> int:
         """How many scores there are along a view of `view_px` pixels."""
         if self.tiles:
-            return math.ceil(view_px / self.stride)
+            return (view_px + self.stride - 1) // self.stride
         cells = (view_px + 2 * self.inner - self.size) // self.stride + 1
         if cells < 1:
             raise ValueError(

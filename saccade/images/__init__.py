@@ -6,7 +6,8 @@ from saccade.images.positions import add_positions
 from saccade.images.pyramid import NotASlideError
 from saccade.images.regions import cut_regions
 from saccade.images.slide import SlideImage
-from saccade.images.source import ImageSource, open_image
+from saccade.images.source import open_image
+from saccade.images.sources import ImageSource, Sources
 from saccade.images.tensor import TensorImage
 from saccade.images.view import View, glance, make_view, view_size
 
@@ -16,6 +17,7 @@ __all__ = [
     "ImageSource",
     "NotASlideError",
     "SlideImage",
+    "Sources",
     "TensorImage",
     "View",
     "add_positions",

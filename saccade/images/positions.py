@@ -28,7 +28,7 @@ def add_positions(image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | No
     """
     height, width = image.shape[-2:]
     if size is None:
-        size = torch.tensor([[height, width]], device=image.device).expand(len(image), 2)
+        size = torch.tensor([[height, width]], device=image.device).expand(image.shape[0], 2)
     y = (torch.arange(height, device=image.device) + 0.5)[:, None] / size[:, :1, None]  # B H 1
     x = (torch.arange(width, device=image.device) + 0.5) / size[:, 1:, None]  # B 1 W
     inside = (y < 1) & (x < 1)  # B H W

@@ -6,8 +6,10 @@ shrink by the same factor of 2, 3 or 4; it decodes uncompressed, deflate, packbi
 compressions where the package `imagecodecs` is installed. So the reader that sees more levels is taken.
 """
 
+import math
+from collections.abc import Sequence
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import openslide
@@ -15,6 +17,9 @@ import tifffile
 from PIL import Image
 
 from saccade.images.boxes import Box
+
+# Decoded tiles that are kept: candidates overlap, and those of two rows of tiles across 40,000 px find them here.
+KEPT_BYTES = 2**27
 
 
 class NotASlideError(ValueError):
@@ -45,7 +50,6 @@ class TiffPyramid:
     """The levels of a TIFF's first image through tifffile, tile by tile (or strip by strip)."""
 
     def __init__(self, path: Path):
-        self._path = path
         with tifffile.TiffFile(path) as tiff:
             self._pages = [level.keyframe for level in tiff.series[0].levels]
             for page in self._pages:
@@ -54,19 +58,20 @@ class TiffPyramid:
             raise NotASlideError("it is stored in one piece, so nothing is saved by reading parts of it")
         self.sizes = tuple((page.imagelength, page.imagewidth) for page in self._pages)
         self.tile_rows = tuple(page.chunks[0] for page in self._pages)
+        # A partial over the pages, not a method: a cycle would keep the tiles until the garbage is collected.
+        kept = KEPT_BYTES // math.prod((*self._pages[0].chunks[:2], 3))
+        self._tile = lru_cache(kept)(partial(_decode_tile, path, self._pages))
 
     def read(self, level: int, box: Box) -> np.ndarray:
         """The bytes of a box, decoding only the tiles it touches; tiles the file leaves out are white."""
         page = self._pages[level]
         rows, columns = page.chunks[:2]
         pixels = np.full((box.bottom - box.top, box.right - box.left, 3), 255, np.uint8)
-        # Opened anew, so that threads and forked workers share no position in the file.
-        with self._path.open("rb") as file:
-            for y in range(box.top // rows, -(-box.bottom // rows)):
-                for x in range(box.left // columns, -(-box.right // columns)):
-                    index = y * page.chunked[1] + x
-                    if page.databytecounts[index]:
-                        _paste(_decode_tile(file, page, index), pixels, x * columns - box.left, y * rows - box.top)
+        for y in range(box.top // rows, -(-box.bottom // rows)):
+            for x in range(box.left // columns, -(-box.right // columns)):
+                index = y * page.chunked[1] + x
+                if page.databytecounts[index]:
+                    _paste(self._tile(level, index), pixels, x * columns - box.left, y * rows - box.top)
         return pixels
 
 
@@ -86,10 +91,14 @@ def _refuse_unreadable(page: tifffile.TiffPage) -> None:
     page.decode(None, 0)  # without a decoder for this compression, a ValueError that names the missing package
 
 
-def _decode_tile(file: BinaryIO, page: tifffile.TiffPage, index: int) -> np.ndarray:
-    """Tile `index` as bytes (height, width, 1 or 3), border tiles with their padding."""
-    file.seek(page.dataoffsets[index])
-    data, _, _ = page.decode(file.read(page.databytecounts[index]), index, jpegtables=page.jpegtables)
+def _decode_tile(path: Path, pages: Sequence[tifffile.TiffPage], level: int, index: int) -> np.ndarray:
+    """Tile `index` of a level as bytes (height, width, 1 or 3), border tiles with their padding."""
+    page = pages[level]
+    # Opened anew, so that threads and forked workers share no position in the file.
+    with path.open("rb") as file:
+        file.seek(page.dataoffsets[index])
+        encoded = file.read(page.databytecounts[index])
+    data, _, _ = page.decode(encoded, index, jpegtables=page.jpegtables)
     if data is None:
         raise ValueError(f"tile {index} of {page} holds no pixels: the file is damaged; write it again")
     return data[0]

@@ -7,9 +7,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from saccade.images.sources import Sources
+
 
 def cut_regions(
-    image: Float[Tensor, "B C H W"], left_top_px: Int[Tensor, "B R 2"], size: tuple[int, int]
+    image: Float[Tensor, "B C H W"] | Sources, left_top_px: Int[Tensor, "B R 2"], size: tuple[int, int]
 ) -> Float[Tensor, "B R C P Q"]:
     """Regions of `size` (height, width) whose left and top pixels are `left_top_px`, zero outside the image.
 
@@ -17,6 +19,8 @@ def cut_regions(
     tensor([[[[[0., 1., 1.],
                [0., 1., 1.]]]]])
     """
+    if isinstance(image, Sources):
+        return image.regions(left_top_px, size)
     # One copy per region moves memory at full speed on a CPU, faster than the indexing kernels there; on an
     # accelerator each copy is a launch, so a single gather wins. The gather is also what a compiler can follow, what
     # carries a gradient to the image in one node, and what knows bfloat16, which NumPy does not.

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,6 +29,13 @@ from saccade.images.view import view_size
 
 BAND_PX = 2**22  # read at once: 12 MB of bytes, large beside a tile
 PIECE_PX = 2**18  # resized at once: 3 MB of floats, which stay in the processor's cache
+
+
+class Rows(NamedTuple):
+    """A picture of `size` (height, width) from top to bottom, a few rows at a time: `pieces` are 3 rows W."""
+
+    size: tuple[int, int]
+    pieces: Iterator[Tensor]
 
 
 class SlideImage:
@@ -59,11 +66,18 @@ class SlideImage:
 
     def view(self, scale: float) -> Float[Tensor, "3 h w"]:
         """The image resized to `view_size(size, scale)`, from the nearest level that is large enough."""
-        size = view_size(self.size, scale)
-        levels = self.pyramid.sizes
+        size, nearest = view_size(self.size, scale), self._nearest(scale)
+        return _resize(self._bands(nearest), self.pyramid.sizes[nearest], size)
+
+    def rows(self, scale: float) -> Rows:
+        """The nearest level that is at least as large as the view at `scale`, as it is in the file."""
+        nearest = self._nearest(scale)
+        return Rows(self.pyramid.sizes[nearest], map(to_float, _pieces(self._bands(nearest))))
+
+    def _nearest(self, scale: float) -> int:
+        size, levels = view_size(self.size, scale), self.pyramid.sizes
         enough = [i for i, level in enumerate(levels) if level[0] >= size[0] and level[1] >= size[1]]
-        nearest = min(enough, key=lambda i: levels[i])
-        return _resize(self._bands(nearest), levels[nearest], size)
+        return min(enough, key=lambda i: levels[i])
 
     def regions(self, boxes: Int[Tensor, "R 4"]) -> Float[Tensor, "R 3 P Q"]:
         """The pixels inside equally sized boxes (left, top, right, bottom), zero outside the image."""

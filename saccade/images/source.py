@@ -1,18 +1,16 @@
 """Where pixels come from: one interface over a tensor, an ordinary file, and a slide or tiled pyramid.
 
 A model needs two things of an image: a small view of all of it, and a few regions at full resolution. A source gives
-both, reading no more than it must. The same picture gives the same regions from every source, and the same view up
-to the resampler that made it.
+both (`sources.ImageSource`), reading no more than it must. The same picture gives the same regions from every source,
+and the same view up to the resampler that made it.
 """
 
 from functools import singledispatch
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from einops import rearrange
-from jaxtyping import Float, Int
 from PIL import Image, ImageOps
 from torch import Tensor
 from torchvision.transforms.v2 import functional as v2
@@ -21,25 +19,6 @@ from saccade.images.file import FileImage
 from saccade.images.pyramid import NotASlideError
 from saccade.images.slide import SlideImage
 from saccade.images.tensor import TensorImage
-
-
-@runtime_checkable
-class ImageSource(Protocol):
-    """An image that can be looked at from afar and in parts; pixels are RGB in [0, 1]."""
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width in pixels."""
-        ...
-
-    def view(self, scale: float) -> Float[Tensor, "C h w"]:
-        """The whole image, antialiased, at `view_size(size, scale)`."""
-        ...
-
-    def regions(self, boxes: Int[Tensor, "R 4"]) -> Float[Tensor, "R C P Q"]:
-        """The pixels inside equally sized boxes (left, top, right, bottom), zero outside the image."""
-        ...
-
 
 Opened = TensorImage | FileImage | SlideImage
 

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from saccade.images.sources import Sources
+
 
 def view_size(image_size: tuple[int, int], scale: float) -> tuple[int, int]:
     """Height and width of the view of an image of `image_size` (height, width).
@@ -32,8 +34,10 @@ def view_size(image_size: tuple[int, int], scale: float) -> tuple[int, int]:
     return height, width
 
 
-def make_view(image: Float[Tensor, "B C H W"], scale: float) -> Float[Tensor, "B C h w"]:
+def make_view(image: Float[Tensor, "B C H W"] | Sources, scale: float) -> Float[Tensor, "B C h w"]:
     """Antialiased bilinear resize of `image` to `view_size`; the image itself at scale 1."""
+    if isinstance(image, Sources):
+        return image.view(scale)
     size = view_size((image.shape[-2], image.shape[-1]), scale)
     if size == tuple(image.shape[-2:]):
         return image
@@ -43,13 +47,15 @@ def make_view(image: Float[Tensor, "B C H W"], scale: float) -> Float[Tensor, "B
 
 
 def glance(
-    image: Float[Tensor, "B C H W"], shape: tuple[int, int], size: Int[Tensor, "B 2"] | None = None
+    image: Float[Tensor, "B C H W"] | Sources, shape: tuple[int, int], size: Int[Tensor, "B 2"] | None = None
 ) -> Float[Tensor, "B C P Q"]:
     """The whole image at `shape` (height, width), antialiased; `size` tells pictures from their padding.
 
     >>> glance(torch.full((1, 1, 40, 60), 0.5), (1, 2))
     tensor([[[[0.5000, 0.5000]]]])
     """
+    if isinstance(image, Sources):
+        return image.glance(shape)  # all of one size: there is no padding
     pictures = [image] if size is None else [i[None, :, :h, :w] for i, (h, w) in zip(image, size.tolist(), strict=True)]
     wide = torch.promote_types(image.dtype, torch.float32)
     resized = [F.interpolate(p.to(wide), size=shape, mode="bilinear", antialias=True) for p in pictures]
@@ -64,6 +70,6 @@ class View(nn.Module):
         view_size((1_000_000, 1_000_000), scale)  # refuse a bad scale now, not at the first image
         self.scale = scale
 
-    def forward(self, image: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C h w"]:
+    def forward(self, image: Float[Tensor, "B C H W"] | Sources) -> Float[Tensor, "B C h w"]:
         """The view of a batch of images."""
         return make_view(image, self.scale)

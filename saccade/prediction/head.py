@@ -14,6 +14,6 @@ class MLPHead(nn.Sequential):
 class LinearHead(nn.Linear):
     """Linear(D → L): the head of the paper's CNN baselines and of NTS-Net."""
 
-    def forward(self, input: Float[Tensor, "B D"]) -> Float[Tensor, "B L"]:
+    def forward(self, input: Float[Tensor, "*shape D"]) -> Float[Tensor, "*shape L"]:
         """Logits of each image."""
         return super().forward(input)

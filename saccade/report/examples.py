@@ -1,10 +1,14 @@
 """Which images a report shows, and what the model sees in them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
+from saccade.config import build
+from saccade.datasets.augment import AUGMENTATIONS
 from saccade.datasets.dataset import ImageDataset
 from saccade.datasets.recognise import load
 from saccade.datasets.records import Box, Record, Records
@@ -41,7 +45,9 @@ class Examiner(NamedTuple):
     model: Any
     root: Path
     resize: tuple[int, int] | None
+    crop: Callable[[Tensor], Tensor]
     max_pixels: int
+    stream: bool
     boxes: dict[Path, tuple[Box, ...]]
 
     def see(self, answer: Answer) -> Seen:
@@ -49,8 +55,8 @@ class Examiner(NamedTuple):
         path = self.root / answer.image  # which is the image itself if its path is absolute
         record = Record(path, answer.label, "test", self.boxes.get(path, ()))
         records = Records(self.root, (answer.label,), (record,))
-        sample = ImageDataset(records, resize=self.resize, max_pixels=self.max_pixels)[0]
-        return look_at(self.model, sample.image, sample.boxes)
+        sample = ImageDataset(records, resize=self.resize, max_pixels=self.max_pixels, stream=self.stream)[0]
+        return look_at(self.model, sample.image, sample.boxes, crop=self.crop)
 
 
 def open_examiner(run: Run) -> Examiner:
@@ -62,7 +68,9 @@ def open_examiner(run: Run) -> Examiner:
         model=load_model(run.folder / "best"),
         root=root if root.is_dir() else root.parent,
         resize=resize and (int(resize[0]), int(resize[1])),
+        crop=build("augmentation", AUGMENTATIONS, data.get("augmentation") or {"name": "none"}).evaluation,
         max_pixels=data.get("max_pixels") or MAX_PIXELS,
+        stream=bool(data.get("stream")),
         boxes=_known_boxes(root, data.get("options") or {}) if data.get("path") else {},
     )
 

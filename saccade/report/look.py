@@ -1,5 +1,6 @@
 """A model and an image → `Look`: what a picture of "where did it look?" is drawn from."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,12 +9,15 @@ from einops import rearrange
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
+from saccade.datasets.augment import centre_corner
 from saccade.datasets.dataset import unit_range
 from saccade.extraction import Grid
 from saccade.extraction.anchors import Anchors, resize_regions
+from saccade.images import ImageSource, Sources
 from saccade.report.run import Glance
-from saccade.selection import normalise_scores
+from saccade.selection import Exhaustive, normalise_scores
 
+SHOWN_PX = 2000  # longest side of a picture as it is shown
 Edges = tuple[float, float, float, float]
 
 
@@ -48,21 +52,86 @@ class Seen(NamedTuple):
 
 
 @torch.no_grad()
-def look_at(model: Any, image: UInt8[Tensor, "3 H W"], truth: Int[Tensor, "R 4"] | None = None) -> Seen:
-    """What `model`, in evaluation mode, looks at in `image`, and what it says."""
-    pixels = unit_range(image[None])
-    output = model(pixels.to(next(model.parameters()).device))
-    size = (image.shape[-2], image.shape[-1])
+def look_at(
+    model: Any,
+    image: UInt8[Tensor, "3 H W"] | ImageSource,
+    truth: Int[Tensor, "R 4"] | None = None,
+    *,
+    crop: Callable[[Tensor], Tensor] | None = None,
+) -> Seen:
+    """What `model`, in evaluation mode, looks at in `image`, and what it says.
+
+    Of a source only the parts that the model asks for are read, and a small view to show. `crop` is what an
+    augmentation does to pixels in evaluation: the model sees the centre only, and all of the image is shown.
+    """
+    seen = _seen(image, crop)
+    output = model(seen.to(next(model.parameters()).device))
+    size, inner = _size(image), (seen.shape[-2], seen.shape[-1])
     boxes = np.zeros((0, 4), np.int64) if truth is None else truth.cpu().numpy()
-    look = Look(rearrange(image, "c h w -> h w c").numpy(), size, truth=boxes)
+    look = Look(_picture(image), size, truth=boxes)
+    if not chooses(model):
+        return Seen(look, _shares(output))
     if hasattr(output, "selection"):
-        look = look._replace(**_chosen(output, pixels, model.grid(size)))
+        look = look._replace(**_chosen(output, seen, model.grid(inner)))
     elif hasattr(output, "boxes"):
-        look = look._replace(**_boxed(output.boxes[0].cpu(), pixels, model.extraction.patch))
-    return Seen(look, output.logits[0].float().softmax(dim=0).cpu())
+        look = look._replace(**_boxed(output.boxes[0].cpu(), seen, model.extraction.patch))
+    return Seen(_move(look, centre_corner(size, inner)), _shares(output))
 
 
-def _chosen(output: Any, pixels: Tensor, grid: Grid | Anchors) -> dict[str, Any]:
+def chooses(model: Any) -> bool:
+    """Whether the model prefers places to others: to look everywhere is no choice, and its scores mean nothing."""
+    return not isinstance(getattr(model, "selection", None), Exhaustive)
+
+
+def _shares(output: Any) -> Float[Tensor, " L"]:
+    return output.logits[0].float().softmax(dim=0).cpu()
+
+
+def _seen(image: Tensor | ImageSource, crop: Callable[[Tensor], Tensor] | None) -> Any:
+    if not isinstance(image, Tensor):
+        return Sources([image])
+    pixels = unit_range(image[None])
+    return crop(pixels) if crop else pixels
+
+
+def _size(image: Tensor | ImageSource) -> tuple[int, int]:
+    return (image.shape[-2], image.shape[-1]) if isinstance(image, Tensor) else image.size
+
+
+def _picture(image: Tensor | ImageSource) -> UInt8[np.ndarray, "h w 3"]:
+    return rearrange(image, "c h w -> h w c").numpy() if isinstance(image, Tensor) else thumbnail(image)
+
+
+def thumbnail(image: ImageSource) -> UInt8[np.ndarray, "h w 3"]:
+    """All of an image, as large as it is ever shown."""
+    return _as_bytes(image.view(min(1.0, SHOWN_PX / max(image.size)))[None])[0]
+
+
+def _move(look: Look, corner: tuple[int, int]) -> Look:
+    left, top, right, bottom = look.extent
+    return look._replace(
+        boxes=look.boxes + np.array(corner * 2),
+        extent=(left + corner[0], top + corner[1], right + corner[0], bottom + corner[1]),
+    )
+
+
+def stretch(look: Look, size: tuple[int, int]) -> Look:
+    """The same look in pixels of an image of another `size` (height, width); its picture is drawn over all of that.
+
+    >>> stretch(Look(np.zeros((4, 4, 3), np.uint8), (4, 4), boxes=np.array([[0, 0, 1, 2]])), (8, 40)).boxes
+    array([[ 0,  0, 10,  4]])
+    """
+    y, x = size[0] / look.size[0], size[1] / look.size[1]
+    left, top, right, bottom = look.extent
+    return look._replace(
+        size=size,
+        extent=(left * x, top * y, right * x, bottom * y),
+        boxes=(look.boxes * [x, y, x, y]).round().astype(np.int64),
+        truth=(look.truth * [x, y, x, y]).round().astype(np.int64),
+    )
+
+
+def _chosen(output: Any, pixels: Any, grid: Grid | Anchors) -> dict[str, Any]:
     index, scores = output.selection.index[0].cpu(), output.scores[0].float().cpu()
     index = index[scores[index].argsort(descending=True, stable=True)]  # S, best first
     crops = grid.read(pixels, index[None])[0]
@@ -83,7 +152,7 @@ def _boxed(boxes: Int[Tensor, "K 4"], pixels: Tensor, patch: tuple[int, int]) ->
 
 
 def _as_bytes(crops: Float[Tensor, "s c p q"]) -> UInt8[np.ndarray, "s p q c"]:
-    return rearrange(crops * 255, "s c p q -> s p q c").round().byte().numpy()
+    return rearrange(crops * 255, "s c p q -> s p q c").round().clamp(0, 255).byte().contiguous().cpu().numpy()
 
 
 def chart(scores: Float[Tensor, " N"], grid: Grid | Anchors) -> Float[Tensor, "rows cols"]:

@@ -20,11 +20,10 @@ from matplotlib.patheffects import withStroke
 from PIL import Image
 
 from saccade.report.layout import WIDTH_IN, arrange, place_badges
-from saccade.report.look import Look
+from saccade.report.look import SHOWN_PX, Look
 
 CAPTION_IN = 0.42
 MAX_CROPS = 16  # more would be too small to see
-SHOWN_PX = 2000  # longest side of the picture as drawn
 SMALL_PX = 600  # below it, pixels would show as squares
 RIGHT, WRONG, NEUTRAL = "#1a7f37", "#c62828", "#333333"
 CHOSEN, TRUTH = "white", "#00e5ff"

@@ -1,7 +1,9 @@
 """view → scores."""
 
+from saccade.scorer.backbone import BackboneScorer
 from saccade.scorer.conv import ConvScorer
+from saccade.scorer.scored import Scored, attend
 
-SCORERS = {"conv": ConvScorer}
+SCORERS = {"conv": ConvScorer, "backbone": BackboneScorer}
 
-__all__ = ["SCORERS", "ConvScorer"]
+__all__ = ["SCORERS", "BackboneScorer", "ConvScorer", "Scored", "attend"]

@@ -43,7 +43,7 @@ def hard_diverse_topk(
     """
     _check(scores, k, boxes, max_overlap)
     scores = scores.detach()
-    exact = boxes.to(torch.promote_types(scores.dtype, torch.float32)).expand(len(scores), -1, -1)
+    exact = boxes.to(torch.promote_types(scores.dtype, torch.float32)).expand(scores.shape[0], -1, -1)
     values, order = scores.detach().sort(dim=1, descending=True, stable=True)
     field = make_field(values, exact.gather(1, order[..., None].expand(-1, -1, 4)))
     picks = pick_apart(values.to(exact.dtype), field, passes=k, max_overlap=max_overlap)

@@ -144,7 +144,7 @@ def _check_options(sigma: float, num_samples: int, gradient: str, noise: str) ->
 
 
 class PerturbedTopK(nn.Module):
-    """`perturbed_topk` in training, `hard_topk` in evaluation.
+    """`perturbed_topk` in training; in evaluation `hard_topk` if `discrete`, else the same soft selection.
 
     sigma:            may be changed between steps: see `linear_decay`.
     gradient_per_sigma: the scores get the gradient with respect to scores / σ, that is σ times the true one, which
@@ -162,6 +162,7 @@ class PerturbedTopK(nn.Module):
         gradient: GradientName = "conditional",
         noise: NoiseName = "normal",
         gradient_per_sigma: bool = False,
+        discrete: bool = True,
     ):
         super().__init__()
         _check_options(sigma, num_samples, gradient, noise)
@@ -171,10 +172,11 @@ class PerturbedTopK(nn.Module):
         self.gradient: GradientName = gradient
         self.noise: NoiseName = noise
         self.gradient_per_sigma = gradient_per_sigma
+        self.discrete = discrete
 
     def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
-        """Select softly in training mode, hard in evaluation mode."""
-        if not self.training:
+        """Select softly in training mode, and in evaluation mode as `discrete` says."""
+        if self.discrete and not self.training:
             return hard_topk(scores, self.k)
         return perturbed_topk(
             scale_gradient(scores, self.sigma) if self.gradient_per_sigma else scores,

@@ -135,7 +135,7 @@ def overlap_excess(pick: Int[Tensor, "R 1"], sides: Float[Tensor, "5 R U"], max_
 def pick_apart(values: Float[Tensor, "R U"], field: Field, *, passes: int, max_overlap: float) -> Picks:
     """Greedy non-maximum suppression of every row of values, which must be in descending order."""
     place = _places(values)
-    nothing = torch.empty(len(values), 0, dtype=torch.long, device=values.device)
+    nothing = torch.empty(values.shape[0], 0, dtype=torch.long, device=values.device)
     picks = _greedy(place, _free(place, field), nothing, field.sides, passes, max_overlap)
     return picks._replace(value=values.gather(1, picks.index))
 
@@ -158,7 +158,7 @@ def _greedy(place: Tensor, free: Tensor, taken: Tensor, sides: Tensor, passes: i
     for _ in range(passes):
         best = free.amax(dim=1, keepdim=True)
         is_free = best >= -place.shape[1]
-        if not is_free.all():
+        if torch.compiler.is_compiling() or not is_free.all():  # a graph has no values to look at
             best = torch.where(is_free, best, place.scatter(1, taken, -torch.inf).amax(dim=1, keepdim=True))
         index = best.neg().long()
         picks.append((index, best, is_free))

@@ -8,14 +8,14 @@ In evaluation every image is read exactly once, whatever the number of processes
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from torch.utils.data import DataLoader, Sampler
 
-from saccade.datasets.dataset import ImageDataset, collate
+from saccade.datasets.dataset import ImageDataset, collate, collate_sources
 from saccade.datasets.generate import make
 from saccade.datasets.recognise import load
 from saccade.datasets.records import DataError, Records
@@ -46,7 +46,11 @@ def open_split(records: Records, split: str, data: DataOptions) -> ImageDataset:
     if not records.split(split).records:
         raise DataError(f"{records.root}: no images in the split {split!r}; there are {_splits(records)}")
     return ImageDataset(
-        records.split(split), resize=data.resize, skip_bad=data.skip_bad, max_pixels=data.max_pixels or MAX_PIXELS
+        records.split(split),
+        resize=data.resize,
+        skip_bad=data.skip_bad,
+        max_pixels=data.max_pixels or MAX_PIXELS,
+        stream=data.stream,
     )
 
 
@@ -58,18 +62,32 @@ def _splits(records: Records) -> str:
 class StepSampler(Sampler[list[int]]):
     """The images of each step from the one that `now` gives to the last, for one of `world` processes.
 
+    groups: places of images that are dealt in turn, one of each, however many it has; a class each, for instance.
+
     >>> list(StepSampler(5, batch=2, steps=3, seed=0, now=lambda: 0))
     [[2, 4], [3, 0], [1, 1]]
     >>> list(StepSampler(5, batch=2, steps=3, seed=0, now=lambda: 1))
     [[3, 0], [1, 1]]
+    >>> list(StepSampler(5, batch=4, steps=2, seed=0, now=lambda: 0, groups=[[0, 1, 2, 3], [4]]))
+    [[2, 4, 0, 4], [1, 4, 3, 4]]
     """
 
     def __init__(
-        self, count: int, *, batch: int, steps: int, seed: int, now: Callable[[], int], rank: int = 0, world: int = 1
+        self,
+        count: int,
+        *,
+        batch: int,
+        steps: int,
+        seed: int,
+        now: Callable[[], int],
+        groups: Sequence[Sequence[int]] | None = None,
+        rank: int = 0,
+        world: int = 1,
     ):
-        self.count, self.batch, self.steps, self.seed = count, batch, steps, seed
+        self.groups = [np.asarray(group) for group in groups or [range(count)]]
+        self.batch, self.steps, self.seed = batch, steps, seed
         self.now, self.rank, self.world = now, rank, world
-        self._round = lru_cache(maxsize=2)(self._shuffle)
+        self._round = lru_cache(maxsize=2 * len(self.groups))(self._shuffle)
 
     def __iter__(self) -> Iterator[list[int]]:
         return map(self.at, range(self.now(), self.steps))
@@ -77,10 +95,14 @@ class StepSampler(Sampler[list[int]]):
     def at(self, step: int) -> list[int]:
         """This process's images of one step."""
         places = range(step * self.batch + self.rank, (step + 1) * self.batch, self.world)
-        return [int(self._round(place // self.count)[place % self.count]) for place in places]
+        return [self._image(*divmod(place, len(self.groups))) for place in places]
 
-    def _shuffle(self, number: int) -> np.ndarray:
-        return np.random.default_rng([self.seed, number]).permutation(self.count)
+    def _image(self, place: int, group: int) -> int:
+        number, place = divmod(place, len(self.groups[group]))
+        return int(self._round(number, group)[place])
+
+    def _shuffle(self, number: int, group: int) -> np.ndarray:
+        return np.random.default_rng([self.seed, number, group]).permutation(self.groups[group])
 
 
 class StepLoader(DataLoader[Any]):
@@ -107,10 +129,19 @@ def training_loader(
         steps=recipe.total_steps,
         seed=recipe.seed,
         now=now,
+        groups=_classes(dataset) if recipe.balanced else None,
         rank=rank,
         world=world,
     )
     return StepLoader(dataset, batch_sampler=sampler, **_reading(recipe))
+
+
+def _classes(dataset: ImageDataset) -> list[list[int]]:
+    """Places of the images of each class that has any."""
+    places: dict[str, list[int]] = {label: [] for label in dataset.records.classes}
+    for place, record in enumerate(dataset.records.records):
+        places[record.label].append(place)
+    return [group for group in places.values() if group]
 
 
 def evaluation_loader(dataset: ImageDataset, recipe: Recipe, *, rank: int = 0, world: int = 1) -> DataLoader[Any]:
@@ -124,11 +155,12 @@ def evaluation_loader(dataset: ImageDataset, recipe: Recipe, *, rank: int = 0, w
 def _reading(recipe: Recipe) -> dict[str, Any]:
     workers = recipe.data.workers
     workers = (os.cpu_count() or 2) // 2 if workers is None else workers
+    scale = recipe.model.view["scale"]
     # A view that divides the padded size keeps the scale the same for images of every size.
-    multiple = round(1 / recipe.model.view["scale"])
+    padded = partial(collate, multiple_px=round(1 / scale))
     return {
         "num_workers": workers,
         "persistent_workers": workers > 0,
-        "collate_fn": partial(collate, multiple_px=multiple),
+        "collate_fn": partial(collate_sources, scale=scale) if recipe.data.stream else padded,
         "pin_memory": recipe.accelerator not in ("cpu", "auto"),
     }

@@ -33,6 +33,7 @@ class DataOptions:
         workers: processes that read images ahead (default: half of the cores)
         skip_bad: leave out files that cannot be read instead of stopping there
         max_pixels: refuse larger images (default: 300 million)
+        stream: read only the view and the patches of an image, for slides and tiled pyramids too large to decode
     """
 
     path: str | None = None
@@ -43,6 +44,7 @@ class DataOptions:
     workers: int | None = None
     skip_bad: bool = False
     max_pixels: int | None = None
+    stream: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,16 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class Guide:
-    """The guided start: patches are chosen where the view lacks detail; after a third of it, half of them only.
+    """The guided start: patches are not blends yet, and the scorer learns nothing through the choice of them.
 
     Args:
         share: share of the steps that are guided; 0 leaves it out
+        by: detail takes patches where the view lacks it, and after a third of the guided steps only half of them;
+            scores takes the best of the scorer itself, for one that context_coefficient teaches
     """
 
     share: float = 0.0
+    by: Literal["detail", "scores"] = "detail"
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,7 @@ class Recipe:
         best_by: the validation number by which the best model is kept
         loss: options of the system's loss, such as entropy_coefficient and mixture_coefficient
         class_weights: weigh classes by the inverse of how frequent they are
+        balanced: show training images of each class as often as of any other; images of rare ones come again sooner
         sigma_decay: let the noise of the selection fall linearly to zero, or stay
         precision: 32-true, bf16-mixed, 16-mixed or 64-true
         accelerator: auto, cpu, gpu, …
@@ -142,6 +148,7 @@ class Recipe:
     schedule: Schedule = field(default_factory=Schedule)
     loss: dict[str, Any] = field(default_factory=dict)
     class_weights: bool = False
+    balanced: bool = False
     sigma_decay: Literal["linear", "constant"] = "linear"
     steps: int = 1000
     batch: int = 16

@@ -24,7 +24,7 @@ from rich.console import Console
 
 from saccade.config import ModelConfig, build
 from saccade.datasets.augment import AUGMENTATIONS
-from saccade.datasets.dataset import ImageDataset, unit_range
+from saccade.datasets.dataset import ImageDataset, batch_of_one, unit_range
 from saccade.datasets.records import DataError, Records
 from saccade.report.page import write_report
 from saccade.systems import build_model, load_model
@@ -71,7 +71,7 @@ def _show_report(folder: Path, console: Console) -> None:
 def model_config(recipe: Recipe, records: Records, dataset: ImageDataset) -> ModelConfig:
     """The recipe's stages, for these classes and images of the size of the first, as it is evaluated."""
     augmentation = build("augmentation", AUGMENTATIONS, recipe.data.augmentation)
-    height, width = augmentation.evaluation(unit_range(dataset[0].image[None])).shape[-2:]
+    height, width = augmentation.evaluation(unit_range(batch_of_one(dataset[0].image))).shape[-2:]
     return ModelConfig(
         **vars(recipe.model), num_classes=len(records.classes), image_size=(height, width), classes=records.classes
     )

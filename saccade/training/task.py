@@ -21,7 +21,10 @@ from saccade.config import build, check_options
 from saccade.datasets.augment import AUGMENTATIONS
 from saccade.datasets.dataset import Batch, ImageDataset, unit_range
 from saccade.evaluation import Predictions, gather, measure, predict_batch
+from saccade.extraction import Grid
+from saccade.images import Sources
 from saccade.model import PatchSelectionModel
+from saccade.modes import evaluating
 from saccade.pretrained import Pretrained
 from saccade.selection import Selection, linear_decay
 from saccade.training.data import evaluation_loader, training_loader
@@ -48,6 +51,8 @@ class Task(lightning.LightningModule):
             )
         if recipe.guide.share and not hasattr(self.model.selection, "k"):
             raise ValueError("all patches are selected, there is nothing to guide: set guide.share to 0")
+        if recipe.data.stream:
+            _check_streaming(recipe)
         self.augmentation = build("augmentation", AUGMENTATIONS, recipe.data.augmentation)
         self.full_sigma: float | None = getattr(getattr(model, "selection", None), "sigma", None)
         self.predictions: Predictions | None = None
@@ -86,7 +91,7 @@ class Task(lightning.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
         """Loss and accuracy of a batch."""
-        image = self.augmentation.training(unit_range(batch.image))
+        image = self.augmentation.training(unit_range(batch.image))  # a tensor, or sources that are read in parts
         padded = bool((batch.size != batch.size.new_tensor(batch.image.shape[-2:])).any())
         size = batch.size if padded else None
         if self.warming_up:
@@ -99,22 +104,28 @@ class Task(lightning.LightningModule):
             self._log({f"train/{name}": value.item() for name, value in result.items()})
         return result
 
-    def _warm_up(self, image: Float[Tensor, "B C H W"], size: Tensor | None) -> Float[Tensor, ""]:
+    def _warm_up(self, image: Float[Tensor, "B C H W"] | Sources, size: Tensor | None) -> Float[Tensor, ""]:
         view = self.model.view(self.model.with_positions(image, size))
-        return warm_up_loss(self.model.scorer(view), self._missing_detail(image, size))
+        return warm_up_loss(self.model.scorer(view).scores, self._missing_detail(image, size))
 
     def _guidance(
-        self, image: Float[Tensor, "B C H W"], size: Tensor | None
+        self, image: Float[Tensor, "B C H W"] | Sources, size: Tensor | None
     ) -> dict[str, Callable[[Tensor], Selection]]:
         """During the guided share of the steps, how patches are chosen instead of by the model alone."""
         guided_steps = self.recipe.guide.share * self.recipe.steps
         if self.main_step >= guided_steps:
             return {}
+        if self.recipe.guide.by == "scores":
+            return {"select": partial(self._as_in_evaluation, grid=self.model.grid(image.shape[-2:], image.device))}
         slots = self.model.selection.k
         own = 0 if self.main_step < guided_steps / 3 else slots // 2
         return {"select": partial(guided_topk, detail=self._missing_detail(image, size), k=slots, own=own)}
 
-    def _missing_detail(self, image: Float[Tensor, "B C H W"], size: Tensor | None) -> Float[Tensor, "B N"]:
+    def _as_in_evaluation(self, scores: Float[Tensor, "B N"], grid: Grid) -> Selection:
+        with evaluating(self.model.selection):
+            return self.model.selection(scores.detach(), grid)
+
+    def _missing_detail(self, image: Float[Tensor, "B C H W"] | Sources, size: Tensor | None) -> Float[Tensor, "B N"]:
         grid = self.model.grid(image.shape[-2:], image.device)
         return missing_detail(image, self.model.view(image), grid, size=size)
 
@@ -203,6 +214,16 @@ class Task(lightning.LightningModule):
 
     def _place(self) -> dict[str, int]:
         return {"rank": self.global_rank, "world": self.trainer.world_size}
+
+
+def _check_streaming(recipe: Recipe) -> None:
+    if (system := recipe.model.system) != "patch_selection":
+        raise ValueError(f"the system {system} needs whole images: set data.stream to false, or use patch_selection")
+    if (name := recipe.data.augmentation["name"]) != "none":
+        raise ValueError(
+            f"the augmentation {name} needs the pixels of whole images, and data.stream reads parts of them: set "
+            "data.augmentation to {name: none}"
+        )
 
 
 def class_weight(train: ImageDataset) -> Float[Tensor, " L"]:

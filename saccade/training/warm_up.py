@@ -7,7 +7,10 @@ learns to predict, from the view alone, the squared residual image − upsampled
     for image in images:
         view = model.view(image)
         target = missing_detail(image, view, model.grid(image.shape[-2:]))
-        warm_up_loss(model.scorer(view), target).backward()
+        warm_up_loss(model.scorer(view).scores, target).backward()
+
+Of an image that is read in parts, the residual is taken at four times the view's resolution (or at the next finer level
+that the file has), a few rows at a time: what the view loses, it loses mostly there, and a slide is not read whole.
 """
 
 from collections.abc import Sequence
@@ -18,10 +21,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.extraction import Grid
+from saccade.images import ImageSource, SlideImage, Sources, view_size
+from saccade.images.slide import Rows
+
+FINER = 4
 
 
 def missing_detail(
-    image: Float[Tensor, "B C H W"],
+    image: Float[Tensor, "B C H W"] | Sources,
     view: Float[Tensor, "B C h w"],
     grid: Grid,
     *,
@@ -41,11 +48,47 @@ def missing_detail(
     >>> missing_detail(image, make_view(image, 1 / 4), grid).round(decimals=2)
     tensor([[0.0000, 0.1800]])
     """
+    if isinstance(image, Sources):
+        details = [_streamed_detail(*one, _middle(grid)) for one in zip(image.images, view.cpu(), strict=True)]
+        return torch.stack(details).to(view)
     upsampled = F.interpolate(view, size=image.shape[-2:], mode="bilinear", align_corners=False)
     detail = upsampled.sub_(image).square_().mean(dim=1)  # B H W; in place: fresh memory costs more than the sums
     if size is not None:
         detail = detail * _away_from_padding(size, image.shape[-2:], view.shape[-2:])
     return _mean_inside(detail, _middle(grid))
+
+
+def _streamed_detail(source: ImageSource, view: Float[Tensor, "C h w"], grid: Grid) -> Float[Tensor, " N"]:
+    """Mean squared residual between a finer view and the upsampled view over each candidate of `grid`."""
+    scale = min(1.0, FINER * view.shape[-2] / source.size[0])
+    (height, width), pieces = source.rows(scale) if isinstance(source, SlideImage) else _in_one(source, scale)
+    rows = _covers(grid.top_px.cpu(), grid.patch[0], source.size[0], height).to(view)  # rows H
+    cols = _covers(grid.left_px.cpu(), grid.patch[1], source.size[1], width).to(view)  # cols W
+    sums, top = view.new_zeros(len(rows), width), 0
+    for piece in pieces:
+        bottom = top + piece.shape[1]
+        detail = _upsample_rows(view, top, bottom, (height, width)).sub_(piece).square_().mean(dim=0)  # rows W
+        touched = rows[:, top:bottom].any(dim=1).nonzero().flatten()
+        sums[touched] += rows[touched, top:bottom] @ detail
+        top = bottom
+    pixels = rows.sum(dim=1)[:, None] * cols.sum(dim=1)
+    return (sums @ cols.mT / pixels.clamp(min=1)).flatten()
+
+
+def _in_one(source: ImageSource, scale: float) -> Rows:
+    return Rows(view_size(source.size, scale), iter([source.view(scale)]))
+
+
+def _upsample_rows(
+    view: Float[Tensor, "C h w"], top: int, bottom: int, size: tuple[int, int]
+) -> Float[Tensor, "C rows W"]:
+    """Rows `top` to `bottom` of the view upsampled to `size`, as if the whole were."""
+    place = ((torch.arange(top, bottom) + 0.5) * (view.shape[-2] / size[0]) - 0.5).clamp(min=0)
+    first = place.long()
+    narrow = torch.lerp(
+        view[:, first], view[:, (first + 1).clamp(max=view.shape[-2] - 1)], (place - first)[:, None].to(view)
+    )
+    return F.interpolate(narrow[None], size=(bottom - top, size[1]), mode="bilinear", align_corners=False)[0]
 
 
 def _away_from_padding(
@@ -84,13 +127,14 @@ def _mean_inside(values: Float[Tensor, "B H W"], grid: Grid) -> Float[Tensor, "B
     image; it was also twenty times slower.
     """
     height, width = values.shape[-2:]
-    rows = _covers(grid.top_px, grid.patch[0], height).to(values)  # rows H
-    cols = _covers(grid.left_px, grid.patch[1], width).to(values)  # cols W
+    rows = _covers(grid.top_px, grid.patch[0], height, height).to(values)  # rows H
+    cols = _covers(grid.left_px, grid.patch[1], width, width).to(values)  # cols W
     pixels = rows.sum(dim=1)[:, None] * cols.sum(dim=1)  # rows cols
     sums = rows @ values @ cols.mT  # B rows cols
     return (sums / pixels.clamp(min=1)).flatten(1)
 
 
-def _covers(first_px: Int[Tensor, " cells"], patch_px: int, image_px: int) -> Bool[Tensor, "cells pixels"]:
-    pixel = torch.arange(image_px, device=first_px.device)
-    return (first_px[:, None] <= pixel) & (pixel < first_px[:, None] + patch_px)
+def _covers(first_px: Int[Tensor, " cells"], patch_px: int, image_px: int, pixels: int) -> Bool[Tensor, "cells pixels"]:
+    """Whose middle lies in which candidate, if `pixels` pixels stand for the `image_px` of the image."""
+    middle = (torch.arange(pixels, dtype=torch.float64, device=first_px.device) + 0.5) * (image_px / pixels)
+    return (first_px[:, None] <= middle) & (middle < first_px[:, None] + patch_px)

@@ -63,6 +63,14 @@ def test_table_of_another_grid_interpolates_between_cells():
     assert_close(wide, columns[None, :, None].expand(4, 10, 6))
 
 
+def test_positions_one_by_one_are_those_of_the_table():
+    net = transformer()
+    index = torch.tensor([[0, 9, 35, 69], [3, 3, 68, 10]])
+    for cells in ((7, 10), (4, 5), (3, 30)):
+        inside = index % (cells[0] * cells[1])
+        assert_close(net.position(inside, cells), net.table(cells)[inside], atol=1e-5, rtol=1e-5)
+
+
 def test_sizes_of_the_paper():
     net = Transformer(512, cells=(30, 30))
     assert net.positions.shape == (900, 512)

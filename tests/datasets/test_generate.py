@@ -123,4 +123,4 @@ def test_wrong_requests_are_refused_before_anything_is_written(name: str, option
 def test_listing_the_generators_does_not_import_torch():
     code = "import sys; from saccade.datasets.generate import GENERATORS; print(*GENERATORS, 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "signs billiard megapixel-mnist False\n"
+    assert done.stdout == "signs billiard megapixel-mnist megapixel-mnist-images False\n"

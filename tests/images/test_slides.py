@@ -120,18 +120,22 @@ def test_the_reader_that_sees_all_levels_is_taken(subifds, sizes, reader, tmp_pa
     assert opened.sizes == tuple((side, side) for side in sizes)
 
 
-def test_regions_decode_only_the_tiles_they_touch(monkeypatch, tmp_path):
-    pixels = noise(320, 320)
-    source = SlideImage(write_pyramid(tmp_path / "a.tif", pixels, pixels[::2, ::2]))
+def watch_decoding(monkeypatch) -> list[tuple[int, int]]:
+    """Level and index of every tile that is decoded of files opened from now on."""
     decoded = []
     decode = pyramid._decode_tile
-    monkeypatch.setattr(
-        pyramid, "_decode_tile", lambda file, page, index: decoded.append(index) or decode(file, page, index)
-    )
+    monkeypatch.setattr(pyramid, "_decode_tile", lambda *place: decoded.append(place[2:]) or decode(*place))
+    return decoded
+
+
+def test_regions_decode_only_the_tiles_they_touch(monkeypatch, tmp_path):
+    pixels = noise(320, 320)
+    decoded = watch_decoding(monkeypatch)
+    source = SlideImage(write_pyramid(tmp_path / "a.tif", pixels, pixels[::2, ::2]))
     boxes = torch.tensor([[40, 70, 60, 90], [60, 30, 80, 50], [-40, -40, -20, -20]])
     regions = source.regions(boxes)
     # Ten tiles of 32 px in a row: the first box lies in one, the second across four, the last in none.
-    assert decoded == [21, 1, 2, 11, 12]
+    assert decoded == [(0, 21), (0, 1), (0, 2), (0, 11), (0, 12)]
     assert_close(regions[0], to_tensor(pixels[70:90, 40:60]))
     assert_close(regions[1], to_tensor(pixels[30:50, 60:80]))
 
@@ -221,3 +225,14 @@ def test_real_slides_give_their_pixels(real_slide):
     expected = make_view(whole[None], 1 / 20)[0]
     assert (source.view(1 / 20) - expected).abs().mean() < tolerance
     assert source.view(1 / 20).shape == expected.shape
+
+
+def test_overlapping_regions_decode_a_tile_once(monkeypatch, tmp_path):
+    decoded = watch_decoding(monkeypatch)
+    pixels = noise(96, 128)
+    source = SlideImage(write_pyramid(tmp_path / "a.tif", pixels))
+    corners = torch.tensor([[left, top] for top in range(0, 64, 8) for left in range(0, 96, 8)])
+    regions = source.regions(torch.cat([corners, corners + 32], dim=1))
+    for region, (left, top) in zip(regions, corners.tolist(), strict=True):
+        assert_close(region, to_tensor(pixels)[:, top : top + 32, left : left + 32], atol=1e-6, rtol=0)
+    assert len(decoded) == len(set(decoded)) == 12

@@ -16,7 +16,8 @@ from torch.utils.data import DataLoader, Dataset
 from saccade.images import make_view, view_size
 from saccade.images.file import FileImage
 from saccade.images.slide import SlideImage
-from saccade.images.source import ImageSource, open_image
+from saccade.images.source import open_image
+from saccade.images.sources import ImageSource
 from saccade.images.tensor import TensorImage
 
 AMPLITUDE, WAVE_PX = 0.25, 64

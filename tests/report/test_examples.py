@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+import torch
 
 from saccade.images.decode import BadImage
 from saccade.report.examples import confident_mistakes, of_class, open_examiner, typical_successes
+from saccade.report.look import look_at
 from saccade.report.run import Answer, Answers, read_run
 
 
@@ -48,6 +50,20 @@ def test_a_resized_image_has_its_boxes_resized(made_run):
     whole, small = open_examiner(run).see(row).look, open_examiner(half).see(row).look
     assert small.size == (32, 32)
     np.testing.assert_allclose(small.truth, whole.truth / 2, atol=1)
+
+
+def test_through_a_crop_the_model_sees_the_centre_and_the_picture_is_whole(made_run):
+    run = read_run(made_run)
+    data = run.recipe["data"] | {"augmentation": {"name": "cub", "crop": [40, 48]}}
+    cropped = open_examiner(run._replace(recipe=run.recipe | {"data": data}))
+    row = run.predictions["test"].rows[0]
+    look, probability = cropped.see(row)
+    whole = open_examiner(run).see(row).look
+    inner = look_at(cropped.model, torch.from_numpy(whole.image.copy()).permute(2, 0, 1)[:, 12:52, 8:56])
+    np.testing.assert_array_equal(probability, inner.probability)
+    np.testing.assert_array_equal(look.boxes, inner.look.boxes + np.array([8, 12, 8, 12]))
+    np.testing.assert_array_equal(look.truth, whole.truth)
+    assert look.size == (64, 64)
 
 
 def test_without_its_data_set_only_the_boxes_are_missing(made_run, tmp_path):

@@ -125,6 +125,15 @@ def test_module_is_soft_in_training_and_hard_in_evaluation():
     assert torch.equal(module.eval()(scores).dense(50), hard_topk(scores, 3).dense(50))
 
 
+def test_without_discrete_the_module_is_soft_in_evaluation_too():
+    scores = torch.rand(2, 50, generator=seeded(0))
+    module = PerturbedTopK(3, sigma=0.1, num_samples=20_000, discrete=False).eval()
+    torch.manual_seed(0)
+    expected = perturbed_topk(scores, 3, sigma=0.1, num_samples=200_000, generator=seeded(1)).dense(50)
+    assert_close(module(scores).dense(50), expected, atol=0.02, rtol=0)  # > 4 Monte-Carlo s.d.
+    assert (module(scores).dense(50) - hard_topk(scores, 3).dense(50)).abs().max() > 0.1
+
+
 @pytest.mark.parametrize(
     ("scores", "options", "message"),
     [

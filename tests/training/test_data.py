@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -31,8 +32,28 @@ def test_processes_share_each_batch():
         assert sorted(whole) == sorted(image for part in parts for image in part)
 
 
+def test_balanced_batches_hold_as_many_images_of_each_class_and_deal_each_class_in_rounds():
+    groups = [[0, 1, 2, 3, 4, 5, 6], [7, 8, 9]]
+    steps = steps_of(groups=groups)
+    assert all(sum(image in groups[1] for image in step) == 2 for step in steps)
+    rare = [image for step in steps for image in step if image in groups[1]]
+    assert [Counter(rare[start : start + 3]) for start in range(0, 30, 3)] == [Counter(groups[1])] * 10
+    assert steps_of(7, groups=groups) == steps[7:]
+
+
 def test_another_seed_deals_otherwise():
     assert list(StepSampler(10, batch=4, steps=3, seed=4, now=lambda: 0)) != steps_of()[:3]
+
+
+def test_a_balanced_recipe_shows_rare_classes_as_often(tmp_path):
+    recipe = replace(tiny_recipe(make_spots(tmp_path / "spots", 40)), balanced=True, batch=8)
+    train = open_split(load(recipe.data.path).split("train"), "train", recipe.data)
+    rarest, *others = sorted(Counter(r.label for r in train.records.records))
+    kept = [r for r in train.records.records if r.label == rarest][:2]
+    kept += [r for r in train.records.records if r.label != rarest]
+    train.records = train.records._replace(records=tuple(kept))
+    batch = next(iter(training_loader(train, recipe, now=lambda: 0)))
+    assert set(Counter(batch.label.tolist()).values()) == {8 // (1 + len(others))}
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 20])

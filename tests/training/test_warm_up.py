@@ -93,10 +93,10 @@ def test_the_scorer_learns_it_without_labels():
     for _ in range(60):
         view, target, _ = _striped(model, grid, generator)
         optimiser.zero_grad()
-        warm_up_loss(model.scorer(view), target).backward()
+        warm_up_loss(model.scorer(view).scores, target).backward()
         optimiser.step()
     view, _, centres = _striped(model, grid, generator)
-    boxes = grid.boxes(model.scorer(view).argmax(dim=1))
+    boxes = grid.boxes(model.scorer(view).scores.argmax(dim=1))
     assert ((boxes[:, :2] <= centres) & (centres < boxes[:, 2:])).all(dim=1).float().mean() > 0.9
 
 

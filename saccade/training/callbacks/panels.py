@@ -25,7 +25,8 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn
 
-from saccade.datasets.dataset import unit_range
+from saccade.datasets.dataset import batch_of_one, unit_range
+from saccade.images import ImageSource
 from saccade.report.look import chart, extent, glance_look
 from saccade.report.overlay import overlay
 from saccade.report.run import Glance, Panel
@@ -52,14 +53,14 @@ def spread(labels: Sequence[int], count: int) -> list[int]:
 
 
 @torch.no_grad()
-def glimpse(model: Any, image: UInt8[Tensor, "3 H W"], label: int, *, sigma: float | None) -> Glance:
+def glimpse(model: Any, image: UInt8[Tensor, "3 H W"] | ImageSource, label: int, *, sigma: float | None) -> Glance:
     """How `model` looks at `image`: softly with noise `sigma` as in training, or hard if it is None.
 
     The model and the state of randomness stay as they are, and the same model gives the same answer.
     """
-    size = (image.shape[-2], image.shape[-1])
     parameter = next(model.parameters())
-    pixels = unit_range(image[None]).to(parameter)
+    pixels = unit_range(batch_of_one(image)).to(parameter.device, parameter.dtype)
+    size = (pixels.shape[-2], pixels.shape[-1])
     grid = model.grid(size, parameter.device)
     with _borrowed(model, sigma):
         output = model(pixels)
@@ -98,7 +99,9 @@ def _borrowed(model: nn.Module, sigma: float | None) -> Iterator[None]:
             module.training = training
 
 
-def _shrink(image: UInt8[Tensor, "3 H W"]) -> UInt8[np.ndarray, "h w 3"]:
+def _shrink(image: UInt8[Tensor, "3 H W"] | ImageSource) -> UInt8[np.ndarray, "h w 3"]:
+    if not isinstance(image, Tensor):
+        return _as_bytes(image.view(min(1.0, SHOWN_PX / max(image.size)))[None])[0]
     scale = min(1.0, SHOWN_PX / max(image.shape))
     size = [max(1, round(side * scale)) for side in image.shape[-2:]]
     small = F.interpolate(image[None], size=size, mode="bilinear", antialias=True, align_corners=False)[0]
@@ -180,7 +183,10 @@ class Panels(Callback):
         labels = [numbers[record.label] for record in data.records.records]
         sigma = task.sigma if task.main_step < task.recipe.steps else None
         for index in spread(labels, self.count):
-            yield index, glimpse(task.model, data[index].image, labels[index], sigma=sigma)
+            image = data[index].image
+            if isinstance(image, Tensor):
+                image = task.augmentation.evaluation(image[None])[0]  # as the model sees it in validation
+            yield index, glimpse(task.model, image, labels[index], sigma=sigma)
 
 
 def _is_due(task: Any, step: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from saccade.datasets.records import Records
+from saccade.images.decode import MAX_PIXELS
 from saccade.training.defaults.choices import Choice, Known, Size, look_at, show
 from saccade.training.defaults.grid import choose_k, choose_patch, choose_sizes, choose_view
 from saccade.training.defaults.probe import weights_within_reach
@@ -65,6 +66,13 @@ def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         nested = isinstance(value, Mapping) and len(value) > 0
         flat |= _flatten(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
     return flat
+
+
+def choose_stream(known: Known) -> Iterator[Choice]:
+    """Images that cannot be decoded whole are read in parts."""
+    if known.selects and math.prod(known.images.largest) > (known.values.get("data.max_pixels") or MAX_PIXELS):
+        reason = f"images of up to {show(known.images.largest)} px are too large to decode: only parts of them are read"
+        yield Choice("data.stream", True, reason)
 
 
 def choose_features(known: Known) -> Iterator[Choice]:
@@ -126,12 +134,11 @@ def choose_balance(known: Known) -> Iterator[Choice]:
 def choose_length(known: Known) -> Iterator[Choice]:
     """Images per step, and how many steps."""
     count, processes = known.training_images, known.values.get("devices", 1) * known.values.get("nodes", 1)
-    image_px = math.prod(known.images.largest)
     patch_px = known.k * math.prod(known.patch) if known.selects else 1
     limits = {
         "the usual number": BATCH,
         f"there are {count:,} training images": max(count // 4, 1),
-        f"the memory for images of up to {show(known.images.largest)} px": BATCH_IMAGE_PX // image_px * processes,
+        f"the memory for images of up to {show(known.images.largest)} px": _fitting(known) * processes,
         f"the memory for {known.k} patches of each image": BATCH_PATCH_PX // patch_px * processes,
     }
     reason = min(limits, key=lambda why: limits[why])
@@ -144,9 +151,16 @@ def choose_length(known: Known) -> Iterator[Choice]:
     yield Choice("steps", bounded, f"{passes:.3g} passes over {count:,} training images")
 
 
+def _fitting(known: Known) -> int:
+    """How many images can be in a batch. Those that are read in parts take little, and must be of one size."""
+    if known.values.get("data.stream"):
+        return BATCH if len({*known.images.ordinary, *known.images.odd}) == 1 else 1
+    return BATCH_IMAGE_PX // math.prod(known.images.largest)
+
+
 def choose_augmentation(known: Known) -> Iterator[Choice]:
     """What is safe for any picture: neither mirrored nor turned, since letters and signs must not be."""
-    if "data.augmentation.name" in known.values:
+    if "data.augmentation.name" in known.values or known.values.get("data.stream"):
         return
     shift_px = 0 if known.selects else known.images.shortest // 20
     reason = (
@@ -199,6 +213,7 @@ def _choose_one_patch(known: Known) -> Iterator[Choice]:
 # In this order: later ones may depend on what earlier ones chose.
 CHOOSERS: tuple[Callable[[Known], Iterator[Choice]], ...] = (
     choose_sizes,
+    choose_stream,
     choose_patch,
     choose_k,
     choose_view,

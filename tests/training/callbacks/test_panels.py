@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.loggers import TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny import make_spots, tiny_recipe
-from tiny_fit import CrashError, crash_at, fit
+from tiny_fit import CrashError, crash_at, fit, make_task
 from torch.testing import assert_close
 
 from saccade import ModelConfig, PatchSelectionModel
@@ -164,6 +164,18 @@ def test_a_run_has_its_start_middle_and_end(undisturbed):
     assert {glance.label for glance in end.glances} == {0, 1}
     assert {glance.size for glance in end.glances} == {(64, 64), (80, 80)}
     assert all((glance.weight == np.eye(2)).all() for glance in end.glances)
+
+
+def test_a_panel_shows_what_validation_sees(spots, tmp_path):
+    recipe = tiny_recipe(spots, steps=2)
+    recipe = replace(recipe, data=replace(recipe.data, resize=(64, 64), augmentation={"name": "cub", "crop": [40, 48]}))
+    fit(recipe, tmp_path, Panels(tmp_path / "panels"))
+    *_, end = panels_of(tmp_path).values()
+    *_, file = sorted((tmp_path / "panels").iterdir())
+    for glance, index in zip(end.glances, np.load(file)["index"].tolist(), strict=True):
+        assert glance.size == (40, 48)
+        centre = make_task(recipe).data["val"][index].image[:, 12:52, 8:56]
+        assert np.array_equal(glance.image, centre.permute(1, 2, 0))
 
 
 def test_noise_that_stays_ends_with_the_training(spots, tmp_path):

@@ -358,3 +358,13 @@ def test_weights_are_within_reach_if_cached_or_if_the_hub_answers(monkeypatch):
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda repo, file: f"/cache/{repo}/{file}")
     assert weights_within_reach("resnet18")
     assert len(asked) == 1
+
+
+def test_slides_are_read_in_parts():
+    chosen = choose([(20_000, 20_000)])
+    assert chosen["data.stream"] is True
+    assert chosen["batch"] > 1
+    assert "data.augmentation" not in chosen
+    assert choose([(20_000, 20_000), (20_000, 30_000)])["batch"] == 1  # a batch of sources is of one size
+    assert "data.stream" not in choose([(4000, 6000)])
+    assert "data.stream" not in choose([(20_000, 20_000)], {"data": {"resize": [1000, 1000]}})

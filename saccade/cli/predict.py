@@ -1,0 +1,153 @@
+"""`saccade predict RUN IMAGE…`: one line per image, as images finish."""
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ArgumentParser, Namespace
+from jsonargparse.typing import NonNegativeInt, PositiveInt
+
+from saccade.cli.command import Command
+from saccade.cli.memory import keep_freed_memory
+
+PLAIN_LINES = 10
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.description = (
+        "One line per image: label, probabilities, boxes in pixels of the file with their scores, size, milliseconds; "
+        "or the error, and exit code 1 at the end."
+    )
+    parser.add_argument("run", type=Path, help="a run folder, or a folder written by save_pretrained")
+    parser.add_argument(
+        "images", type=str, nargs="+", help="images, folders, patterns ('photos/*.jpg'), .txt files that list images"
+    )
+    parser.add_argument("--out", type=Path, help="a .jsonl or .csv file (default: JSON lines on standard output)")
+    parser.add_argument("--overlay", type=Path, help="folder for pictures of where the model looked, one per image")
+    parser.add_argument("--crops", type=Path, help="folder for the patches it looked at, a folder per image")
+    parser.add_argument("--resume", action="store_true", help="go on after the last whole line of --out")
+    parser.add_argument("--batch", type=PositiveInt, default=8, help="images of one size at a time (default: 8)")
+    parser.add_argument("--workers", type=NonNegativeInt, help="processes that read ahead (default: half of the cores)")
+    parser.add_argument("--device", type=str, help="cpu, cuda, … (default: a GPU if there is one)")
+    parser.add_argument("--compile", action="store_true", help="compile the feature network: pays for many images")
+    parser.add_argument("--max-pixels", type=PositiveInt, help="refuse larger images (default: as in training)")
+
+
+def predict(args: Namespace) -> int:
+    """Answer for every image; 1 if one could not be read."""
+    from saccade.predictor.find import find_images
+    from saccade.predictor.lines import format_of
+    from saccade.predictor.output import refuse_existing
+
+    form = format_of(args.out or Path("-.jsonl"))
+    if args.resume and not args.out:
+        raise ValueError("--resume goes on with a file: name it with --out")
+    if args.out and not args.resume:
+        refuse_existing(args.out)
+    _refuse_inside(args)
+    total = sum(1 for _ in find_images(args.images))
+    if not total:
+        raise ValueError(f"no images in {', '.join(args.images)}: expected files with an image's suffix, such as .jpg")
+    keep_freed_memory()
+    try:
+        return _predict(args, form, total)
+    except BrokenPipeError:  # whoever read the lines has enough of them
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _refuse_inside(args: Namespace) -> None:
+    """Pictures must not land among the images that are being found."""
+    folders = [Path(source).resolve() for source in args.images if os.path.isdir(source)]
+    for flag, place in (("--overlay", args.overlay), ("--crops", args.crops)):
+        if place and (inside := [f for f in folders if place.resolve().is_relative_to(f)]):
+            raise ValueError(f"{flag} {place} lies in {inside[0]}, among the images: give a folder elsewhere")
+
+
+def _predict(args: Namespace, form: Any, total: int) -> int:
+    from saccade.predictor import Failure, Predictor
+    from saccade.predictor.find import common_folder, find_images
+    from saccade.predictor.output import Progress, Writer, go_on
+    from saccade.predictor.pictures import Album
+
+    predictor = Predictor(args.run, device=args.device, compile=args.compile, max_pixels=args.max_pixels)
+    album = Album(common_folder(args.images), args.overlay, args.crops) if args.overlay or args.crops else None
+    images, before = find_images(args.images), Progress()
+    with _open(args.out) as file:
+        writer = Writer(file, form(predictor.classes))
+        if args.out:
+            before = go_on(file, writer.form, images, args.out)
+            writer.begin()
+        told = _Account(args.out, total, before.done, before.failed)
+        workers = 0 if total - before.done == 1 else args.workers  # for one image no process is worth its start
+        for image, answer in told.follow(predictor.stream(images, batch=args.batch, workers=workers)):
+            if isinstance(answer, Failure):
+                told.fail(f"{image}: {answer.error}")
+            elif album:
+                album.draw(predictor, image, answer)
+            writer.write(image, answer)
+    return told.finish()
+
+
+def _open(path: Path | None) -> Any:
+    """The file to go on with, made if it is not there; or standard output, which stays open."""
+    if path is None:
+        return nullcontext(sys.stdout.buffer)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("a+b")
+
+
+class _Account:
+    """How far it is and what went wrong, on standard error: standard output is for lines alone."""
+
+    def __init__(self, out: Path | None, total: int, done: int, failed: int):
+        from rich.console import Console
+
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.out, self.total, self.done, self.failed = out, total, done, failed
+        self.first_failure = ""
+        self.begin, self.done_before = time.monotonic(), done
+
+    def follow(self, answers: Iterable[Any]) -> Iterator[Any]:
+        """The same answers, with a bar on a terminal and now and then a plain line elsewhere."""
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+        columns = ("predicting", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        # Lines that go to the same terminal show by themselves how far it is.
+        disabled = not self.console.is_terminal or (not self.out and sys.stdout.isatty())
+        bar = Progress(*columns, console=self.console, transient=True, redirect_stdout=False, disable=disabled)
+        row = bar.add_task("", total=self.total, completed=self.done)
+        with bar:
+            for answer in answers:
+                yield answer  # it is done when the next one is asked for
+                self.done += 1
+                bar.advance(row)
+                self._print_now_and_then()
+
+    def _print_now_and_then(self) -> None:
+        if self.console.is_terminal:
+            return
+        if self.done * PLAIN_LINES // self.total > (self.done - 1) * PLAIN_LINES // self.total:
+            self.console.print(f"predicted {self.done} of {self.total} images")
+
+    def fail(self, what: str) -> None:
+        """Count an image that could not be answered."""
+        self.failed += 1
+        self.first_failure = self.first_failure or what
+
+    def finish(self) -> int:
+        """Say how it went, and the exit code of that."""
+        seconds, count = time.monotonic() - self.begin, self.done - self.done_before
+        where = f" → {self.out}" if self.out else ""
+        self.console.print(f"{count} images in {seconds:.1f} s ({count / seconds:.1f} per second){where}", markup=False)
+        if self.failed:
+            text = f"{self.failed} of {self.total} images failed"
+            self.console.print(f"{text}, first {self.first_failure}" if self.first_failure else text, markup=False)
+        return 1 if self.failed else 0
+
+
+PREDICT = Command("answer for images of any size: label, probabilities, boxes", _add_arguments, predict)

@@ -1,0 +1,105 @@
+"""`saccade reproduce TABLE`: the paper's tables, ours beside theirs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jsonargparse import ArgumentParser, Namespace
+from jsonargparse.typing import PositiveInt
+
+from saccade.cli.command import Command
+from saccade.reproduce.table import SCALES, choose
+from saccade.reproduce.tables import TABLES
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from saccade.reproduce.jobs import Job, Request
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.description = (
+        "Train every run of a table that is missing, and write TABLE.csv, TABLE.md and pictures. What is done is "
+        "skipped; what was stopped goes on."
+    )
+    parser.add_argument("table", type=str, nargs="?", help=f"one of {', '.join(TABLES)}; with --list, all of them")
+    parser.add_argument(
+        "--scale",
+        choices=SCALES,
+        default="small",
+        help="small: for two CPU cores; full: the paper's own (default: small)",
+    )
+    parser.add_argument(
+        "--seeds",
+        type=PositiveInt,
+        default=3,
+        help="runs of rows whose order is the claim; others get one (default: 3)",
+    )
+    parser.add_argument("--rows", type=str, nargs="+", help="these rows only (default: all)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("results"), help="where results and runs go (default: results)"
+    )
+    parser.add_argument("--data", type=Path, help="folder of the data sets that are not generated (default: data)")
+    parser.add_argument("--weights", type=Path, help="ImageNet weights for the rows that start from them")
+    parser.add_argument("--jobs", type=PositiveInt, default=2, help="runs side by side, sharing the cores (default: 2)")
+    parser.add_argument("--list", action="store_true", help="show the rows, their commands and how far they are")
+
+
+def reproduce(args: Namespace) -> int:
+    """Run what is missing and write the table; 1 if a run failed."""
+    from rich.console import Console
+
+    console = Console()
+    if args.table is None and args.list:
+        return _list_tables(console)
+    if args.table not in TABLES:
+        came = "no table" if args.table is None else f"no table {args.table!r}"
+        raise ValueError(f"{came}: choose one of {', '.join(TABLES)}; `saccade reproduce --list` tells what they are")
+    from saccade.reproduce.jobs import Request, list_jobs
+
+    request = Request(TABLES[args.table], args.scale, args.out, args.data, args.weights)
+    rows = choose(request.table, tuple(args.rows or ()), args.scale)
+    if args.list:
+        request = request._replace(weights=args.weights or Path("WEIGHTS"))
+        return _list_jobs(list_jobs(request, rows, seeds=args.seeds), console)
+    return _reproduce(request, list_jobs(request, rows, seeds=args.seeds), args.jobs, console)
+
+
+def _reproduce(request: "Request", jobs: Sequence["Job"], at_once: int, console: "Console") -> int:
+    from saccade.reproduce.data import make_data
+    from saccade.reproduce.figures import draw_all
+    from saccade.reproduce.results import collect, write_results
+    from saccade.reproduce.runner import run_jobs
+
+    def say(text: str) -> None:
+        console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+    able, failures = make_data(jobs, say)
+    failures += run_jobs(able, at_once=at_once, say=say)
+    if results := collect(request):
+        for path in [*write_results(request, results), *draw_all(request, results, say)]:
+            say(f"wrote {path}")
+    return 1 if failures else 0
+
+
+def _list_tables(console: "Console") -> int:
+    from rich.table import Table
+
+    shown = Table("table", "what it is", "in the paper", "rows, small", "rows, full", box=None)
+    for table in TABLES.values():
+        counts = [str(sum(row.plan(scale) is not None for row in table.rows)) for scale in SCALES]
+        shown.add_row(table.name, table.title, table.source, *counts)
+    console.print(shown)
+    return 0
+
+
+def _list_jobs(jobs: Sequence["Job"], console: "Console") -> int:
+    from saccade.reproduce.jobs import shell_line, state
+
+    for job in jobs:
+        text = f"{job.name} ({state(job)}; paper: {job.row.paper})\n    {shell_line(job)}"
+        console.print(text, soft_wrap=True, highlight=False, markup=False)
+    return 0
+
+
+REPRODUCE = Command("run a table of the paper, ours beside theirs", _add_arguments, reproduce)

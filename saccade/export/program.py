@@ -1,0 +1,126 @@
+"""model → graph: the evaluation path, traced by torch.export, with as many free dimensions as the operators allow.
+
+    image  B 3 H W in [0, 1]  →  logits B L,   boxes B K 4 (left, top, right, bottom in pixels),   scores B K
+
+Boxes and scores are those of the K patches looked at, best first; scores are normalised per image, as the selection
+sees them. A system without a scorer has no scores, one that does not choose has no boxes either.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from saccade.pretrained import Pretrained
+
+OUTPUTS = ("logits", "boxes", "scores")
+DIMENSIONS = {"batch": 0, "height": 2, "width": 3}
+
+# Those written for symbolic sizes; others count cells, chunks or glimpses in plain numbers.
+DYNAMIC = ("patch_selection", "cnn")
+
+REFUSED = {
+    "selection": {"random": "it draws other patches at every call"},
+    "system": {
+        "majority": "it does not look at the image",
+        "nts_net": "how many parts its suppression leaves is known only when it runs",
+    },
+}
+
+
+class Graph(NamedTuple):
+    """A traced model: the names of its outputs, and those of `DIMENSIONS` that are fixed, with their size."""
+
+    program: ExportedProgram
+    outputs: tuple[str, ...]
+    fixed: dict[str, int]
+
+
+class HardModel(nn.Module):
+    """The outputs of a system as a plain tuple, the boxes best first."""
+
+    def __init__(self, model: Pretrained):
+        super().__init__()
+        # A copy: neither the caller's gradients nor its mode are touched.
+        self.model = deepcopy(model).eval().requires_grad_(False).to("cpu", torch.float32)
+
+    def forward(self, image: Float[Tensor, "B C H W"]) -> tuple[Tensor, ...]:
+        """As many of `OUTPUTS` as the system has."""
+        output = self.model(image)
+        if not hasattr(output, "boxes"):
+            return (output.logits,)
+        if not hasattr(output, "scores"):
+            return output.logits, output.boxes
+        scores = output.scores.gather(1, output.selection.index)  # B K
+        scores, order = scores.sort(dim=1, descending=True, stable=True)
+        return output.logits, output.boxes.gather(1, order[..., None].expand(-1, -1, 4)), scores
+
+    def margin(self, image: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:
+        """By how much a score must change before other patches are chosen, or the same in another order."""
+        output = self.model(image)
+        if not hasattr(output, "scores"):
+            return torch.full((len(image),), torch.inf)
+        best = min(output.boxes.shape[1] + 1, output.scores.shape[1])
+        scores = output.scores.topk(best, dim=1).values
+        return -scores.diff(dim=1).amax(dim=1) if best > 1 else torch.full((len(image),), torch.inf)
+
+
+def trace(hard: HardModel, image_size: tuple[int, int], *, static: bool = False) -> Graph:
+    """The graph of a model; with `static` for batches of one image of `image_size` (height, width) only."""
+    _refuse(hard.model)
+    static = static or hard.model.config.system not in DYNAMIC
+    graph = _trace(hard, image_size, batch=1 if static else 2, free=() if static else tuple(DIMENSIONS))
+    if graph.fixed.get("batch", 1) != 1:  # a batch of two would be of no use
+        graph = _trace(hard, image_size, batch=1, free=("height", "width"))
+    return graph
+
+
+@torch.no_grad()
+def _trace(hard: HardModel, image_size: tuple[int, int], *, batch: int, free: tuple[str, ...]) -> Graph:
+    image = torch.rand(batch, hard.model.config.channels, *image_size, generator=torch.Generator().manual_seed(0))
+    shape = {DIMENSIONS[name]: Dim.AUTO for name in free}
+    with _plain_attention():
+        try:
+            program = torch.export.export(
+                hard, (image,), dynamic_shapes=(shape,), prefer_deferred_runtime_asserts_over_guards=True
+            )
+        except (RuntimeError, ValueError) as error:  # what torch's tracer raises where a graph would need values
+            raise ValueError(f"{name_of(hard.model)} cannot be written as a graph: {first_line(error)}") from error
+        outputs = OUTPUTS[: len(hard(image))]
+    traced = next(node for node in program.graph.nodes if node.name == "image").meta["val"].shape
+    fixed = {name: int(traced[axis]) for name, axis in DIMENSIONS.items() if isinstance(traced[axis], int)}
+    return Graph(program, outputs, fixed)
+
+
+def _refuse(model: Pretrained) -> None:
+    config = model.config
+    for stage, name in (("system", config.system), ("selection", config.selection.get("name"))):
+        if reason := REFUSED[stage].get(str(name)):
+            raise ValueError(f"the {stage} {name} cannot be exported: {reason}; choose another model")
+
+
+def name_of(model: Pretrained) -> str:
+    """A model in the words of an error."""
+    config = model.config
+    return f"the system {config.system} with the selection {config.selection.get('name')}"
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without the page of advice that follows."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+@contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Transformer layers as matrix products: their fused kernel is known to torch alone."""
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)

@@ -1,0 +1,78 @@
+"""Finished runs → pictures: a box-and-whisker plot over seeds, and what the selection looked at.
+
+TABLE.png               the first measure of each row, as the paper's box plots
+TABLE-ROW-start.png     scores and blended patches of a validation image before the first label was used
+TABLE-ROW-end.png       the same image after the last step
+TABLE-ROW-test.png      score map, patches and answer on a test image that was answered right
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from saccade.report.examples import Examiner, open_examiner, typical_successes
+from saccade.report.look import extent, glance_look
+from saccade.report.overlay import Caption, overlay
+from saccade.report.plots import SEVERAL, VALIDATION, style
+from saccade.report.run import Answer, Run, read_panel
+from saccade.reproduce.jobs import Request
+from saccade.reproduce.results import Result, values_of
+from saccade.reproduce.table import Table
+
+DPI = 110
+
+
+def box_plot(table: Table, results: Sequence[Result]) -> Figure:
+    """A box for every row that has runs: quartiles, median, whiskers, and each run as a dot."""
+    measure = table.measures[0]
+    rows = [(row, values) for row in table.rows if (values := values_of(results, row, measure))]
+    with style():
+        figure = Figure(figsize=(8.0, 0.8 + 0.36 * len(rows)), layout="constrained", facecolor="white")
+        axes = figure.add_subplot()
+        places = range(len(rows), 0, -1)
+        axes.boxplot(
+            [values for _, values in rows],
+            positions=list(places),
+            orientation="horizontal",
+            widths=0.55,
+            showfliers=False,
+            medianprops={"color": SEVERAL[1]},
+        )
+        for place, (_, values) in zip(places, rows, strict=True):
+            axes.plot(values, [place] * len(values), "o", ms=4, alpha=0.7, color=VALIDATION, clip_on=False)
+        axes.set_yticks(list(places), [row.label for row, _ in rows])
+        axes.set(title=table.title, xlabel=measure.title)
+    return figure
+
+
+def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], None]) -> list[Path]:
+    """Write every picture of a table and return their paths; of runs whose model or images are gone, say so."""
+    figures = {f"{request.stem}.png": box_plot(request.table, results)}
+    for name in request.table.shown:
+        of_row = [each for each in results if each.row.name == name]
+        try:
+            seen = [*looks(of_row[0].run)] if of_row else []
+        except (ValueError, OSError) as error:
+            say(f"no pictures of {name}: {error}")
+            continue
+        figures |= {f"{request.stem}-{name}-{what}.png": figure for what, figure in seen}
+    for file, figure in figures.items():
+        figure.savefig(request.out / file, dpi=DPI)
+    return [request.out / file for file in figures]
+
+
+def looks(run: Run) -> Iterator[tuple[str, Figure]]:
+    """What the selection of a run looked at: at the start, at the end, and in a test image."""
+    examiner = open_examiner(run)
+    if run.panels:
+        for what, path in (("start", run.panels[0]), ("end", run.panels[-1])):
+            glance = read_panel(path).glances[0]
+            yield what, overlay(glance_look(glance, extent(examiner.model.grid(glance.size))))
+    answers = run.predictions.get("test")
+    if answers and (right := typical_successes(answers, 1)):
+        yield "test", _test_image(examiner, right[0])
+
+
+def _test_image(examiner: Examiner, answer: Answer) -> Figure:
+    return overlay(examiner.see(answer).look, Caption(answer.predicted, answer.confidence, answer.label))

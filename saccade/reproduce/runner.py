@@ -1,0 +1,166 @@
+"""Jobs → finished run folders: commands side by side, each in a process of its own.
+
+A run that failed is told and the rest goes on. Stopping (Ctrl-C or SIGTERM) asks every run to save and leave. A runner
+that was killed leaves its runs behind, still training; each holds a lock on its folder as long as it lives, so the next
+runner waits for it instead of training in the same folder twice.
+"""
+
+import fcntl
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from saccade.reproduce.jobs import Job, state
+
+Say = Callable[[str], None]
+LOOK_EVERY_S, PATIENCE_S = 0.2, 120.0
+LAST_LINES = 12  # of a failed run's log
+
+
+class Failure(NamedTuple):
+    """A job that did not finish, and why."""
+
+    job: Job
+    reason: str
+
+
+class _Running(NamedTuple):
+    job: Job
+    process: subprocess.Popen[bytes]
+    began: float
+    lock: IO[str]
+
+
+def run_jobs(jobs: Sequence[Job], *, at_once: int, say: Say) -> list[Failure]:
+    """Run what is not finished, `at_once` at a time, and return what failed."""
+    states = [(job, state(job)) for job in jobs]
+    waiting = [job for job, now in states if now in ("missing", "begun")]
+    failures = [Failure(job, _told_apart(job)) for job, now in states if now == "other"]
+    running: list[_Running] = []
+    said: set[str] = set()
+    total = len(waiting)
+    if total + len(failures) < len(jobs):
+        say(f"{len(jobs) - total - len(failures)} of {len(jobs)} runs are finished already")
+    with _terminable():
+        try:
+            while waiting or running:
+                _start_some(waiting, running, at_once, say, said)
+                time.sleep(LOOK_EVERY_S)
+                for done in [each for each in running if each.process.poll() is not None]:
+                    running.remove(done)
+                    failures += _finish(done, say, place=f"{total - len(waiting) - len(running)}/{total}")
+        except BaseException:
+            _stop(running, say)
+            raise
+    for failure in failures:
+        say(f"failed: {failure.job.name}: {failure.reason}")
+    return failures
+
+
+def _told_apart(job: Job) -> str:
+    return f"{job.folder} holds a run with other settings: delete it, or give another --out"
+
+
+def _start_some(waiting: list[Job], running: list[_Running], at_once: int, say: Say, said: set[str]) -> None:
+    for job in list(waiting):
+        if len(running) >= at_once:
+            return
+        lock = _lock(job)
+        if lock is None:  # an earlier runner left it behind at work, or it is another runner's
+            _say_once(f"{job.name}: waits for a process that is training it", said, say)
+            continue
+        waiting.remove(job)
+        if state(job) == "finished":
+            say(f"{job.name} was finished meanwhile")
+            lock.close()
+        else:
+            running.append(_start(job, lock, at_once, say))
+
+
+def _say_once(text: str, said: set[str], say: Say) -> None:
+    if text not in said:
+        said.add(text)
+        say(text)
+
+
+def _lock(job: Job) -> IO[str] | None:
+    """The lock on the job's folder, or None if a process holds it. It goes on to the run, and ends with it."""
+    job.folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = job.beside("lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return lock
+
+
+def _start(job: Job, lock: IO[str], at_once: int, say: Say) -> _Running:
+    say(f"{job.name}: {'goes on' if state(job) == 'begun' else 'starts'}")
+    threads = str(max(1, (os.cpu_count() or 1) // at_once))
+    with job.beside("log").open("ab") as log:
+        process = subprocess.Popen(
+            job.command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": threads},
+            pass_fds=(lock.fileno(),),
+            start_new_session=True,  # Ctrl-C is for the runner, which asks its runs one by one
+        )
+    return _Running(job, process, time.monotonic(), lock)
+
+
+def _finish(done: _Running, say: Say, *, place: str) -> list[Failure]:
+    done.lock.close()
+    minutes = (time.monotonic() - done.began) / 60
+    if done.process.returncode == 0 and state(done.job) == "finished":
+        say(f"{done.job.name}: done in {minutes:.1f} min ({place})")
+        return []
+    say(f"{done.job.name}: failed after {minutes:.1f} min ({place})")
+    log = done.job.beside("log")
+    return [Failure(done.job, f"exit code {done.process.returncode}, the end of {log}:\n{_tail(log)}")]
+
+
+def _tail(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    return "\n".join(f"    {line}" for line in lines[-LAST_LINES:])
+
+
+def _stop(running: Sequence[_Running], say: Say) -> None:
+    """Let every run finish its step and save; whoever does not in time, or at a second Ctrl-C, is killed."""
+    if running:
+        say(f"stopping {', '.join(each.job.name for each in running)}: each saves and can go on")
+    for each in running:
+        each.process.terminate()
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        for each in running:
+            with suppress(subprocess.TimeoutExpired):
+                each.process.wait(max(0.0, deadline - time.monotonic()))
+    finally:
+        for each in running:
+            if each.process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(each.process.pid, signal.SIGKILL)
+                each.process.wait()
+            each.lock.close()
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM is taken as Ctrl-C."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

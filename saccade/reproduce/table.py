@@ -1,0 +1,82 @@
+"""What a table is made of. Nothing here imports torch: the command line lists tables without it."""
+
+from typing import Literal, NamedTuple
+
+Scale = Literal["small", "full"]
+SCALES: tuple[Scale, ...] = ("small", "full")
+
+
+class Plan(NamedTuple):
+    """How a row is run: a recipe, and flags for what differs from it; a `pretrained` one starts from --weights."""
+
+    recipe: str
+    flags: tuple[str, ...] = ()
+    pretrained: bool = False
+
+
+class Row(NamedTuple):
+    """A row: its name in file names, its label, the paper's number as text, and how it is run at each scale.
+
+    seeds: runs if not told otherwise: 3 for rows whose order is the claim, 1 for the rest.
+    group: the data set, in tables that have several.
+    """
+
+    name: str
+    label: str
+    paper: str = "–"
+    small: Plan | None = None
+    full: Plan | None = None
+    seeds: int = 1
+    group: str = ""
+
+    def plan(self, scale: Scale) -> Plan | None:
+        """How it is run at a scale; None if it is not."""
+        return {"small": self.small, "full": self.full}[scale]
+
+
+class Measure(NamedTuple):
+    """A number of each run that the table shows, times `scale`; `counted` ones are summed over the runs."""
+
+    name: str
+    title: str
+    scale: float = 100.0
+    digits: int = 1
+    counted: bool = False
+
+
+MEAN, MEDIAN = "mean ± s.d.", "median ± MAD"
+ACCURACY = Measure("accuracy", "accuracy [%]")
+HIT_RATE = Measure("hit_rate", "hit rate [%]")
+
+
+class Table(NamedTuple):
+    """A table of the paper, or one of ours.
+
+    source:    where it is in the paper.
+    statistic: `MEAN` or `MEDIAN`, as the paper's table has it.
+    measures:  its columns; the first is plotted.
+    shown:     rows whose selection is drawn.
+    note:      what the reader must know beside the numbers, by scale.
+    """
+
+    name: str
+    title: str
+    source: str
+    statistic: str
+    rows: tuple[Row, ...]
+    measures: tuple[Measure, ...] = (ACCURACY,)
+    shown: tuple[str, ...] = ()
+    note: str = ""
+
+
+def choose(table: Table, names: tuple[str, ...], scale: Scale) -> tuple[Row, ...]:
+    """The rows called `names`, or all, that exist at `scale`; what is not there is an error that lists what is."""
+    there = {row.name: row for row in table.rows if row.plan(scale)}
+    if unknown := [name for name in names if name not in there]:
+        raise ValueError(
+            f"the table {table.name} has no row {', '.join(unknown)} at scale {scale}; "
+            f"it has {', '.join(there) or 'none'}"
+        )
+    if not there:
+        raise ValueError(f"the table {table.name} does not exist at scale {scale}: try the other one")
+    return tuple(row for name, row in there.items() if not names or name in names)

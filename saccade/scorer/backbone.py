@@ -1,0 +1,128 @@
+"""view → scores: the first stages of a timm network, which may come with ImageNet weights.
+
+They tell a crack from a scratch in a view where four new convolutions see edges, for fewer multiply-adds. What they
+saw goes along with the scores (`Scored.evidence`): weighted by them it is an answer of the view alone, and so labels
+teach the scorer at every candidate at once, before any patch can be read (`context_coefficient` of the model's loss).
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from saccade.extraction.receptive_field import ReceptiveField
+from saccade.features.backbone import Backbone
+from saccade.scorer.scored import Scored
+
+
+class BackboneScorer(nn.Module):
+    """The stages of `model` until it sees the view `stride` times smaller; one cell of that is one candidate.
+
+    model:    a timm name. Without one the feature network is taken, and begins here with the same weights (`features`
+              are its options in the config).
+    width:    how many numbers the evidence at each candidate has.
+    tiles:    whether cells cover the whole view, as the aligned geometry wants; there is no other way here.
+    """
+
+    def __init__(
+        self,
+        channels: int = 3,
+        *,
+        model: str | None = None,
+        stride: int = 8,
+        width: int = 128,
+        pretrained: bool = False,
+        weights: str | None = None,
+        image_channels: int | None = None,
+        features: Mapping[str, Any] | None = None,
+        tiles: bool = True,
+    ):
+        super().__init__()
+        if not tiles:
+            raise ValueError("the scorer backbone centres patches on what it saw: use extraction.geometry aligned")
+        network = (
+            {"model": model, "pretrained": pretrained, "weights": weights} if model else _network_of(features or {})
+        )
+        self.stages = Backbone(channels, image_channels=image_channels, **network)
+        self.level = _cut_off(self.stages.net, network["model"], stride)
+        seen = int(self.stages.net.feature_info[self.level]["num_chs"])  # pyright: ignore
+        self.describe = nn.Sequential(nn.Conv2d(seen, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+        self.score = nn.Conv2d(width, 1, 1)
+        nn.init.zeros_(self.score.weight)  # at first the view is looked at as a whole
+        self.width = width
+        self.field = _field(self, channels, stride)
+
+    def forward(self, view: Float[Tensor, "B C h w"]) -> Scored:
+        """One score per cell, row by row, and what was seen there."""
+        (top, bottom), (left, right) = (self.field.padding(side) for side in view.shape[-2:])
+        seen = self.describe(self.see(F.pad(view, (left, right, top, bottom), mode="replicate")))
+        # In bfloat16 hundreds of scores share a value, and ties would decide where to look.
+        with torch.autocast(view.device.type, enabled=False):
+            scores = self.score(seen.to(self.score.weight.dtype))
+        return Scored(
+            rearrange(scores, "b 1 rows cols -> b (rows cols)"), rearrange(seen, "b e rows cols -> b (rows cols) e")
+        )
+
+    def see(self, view: Float[Tensor, "B C h w"]) -> Float[Tensor, "B D rows cols"]:
+        """The last stage that is left, of a view whose sides are multiples of its stride."""
+        net, normalised = self.stages.net, (view - self.stages.mean) / self.stages.std
+        return net.forward_intermediates(  # pyright: ignore
+            normalised, indices=[self.level], intermediates_only=True, stop_early=True
+        )[0]
+
+
+def _network_of(features: Mapping[str, Any]) -> dict[str, Any]:
+    if features.get("name") != "backbone":
+        raise ValueError(
+            "the scorer backbone takes the stages of the feature network, which is none of timm's here: name one with "
+            "scorer.model, for instance tf_efficientnet_lite0"
+        )
+    return {"model": "resnet18", **{key: value for key, value in features.items() if key != "name"}}
+
+
+def _cut_off(net: nn.Module, model: str, stride: int) -> int:
+    """Drop what comes after the last stage of `stride`; its number among the stages."""
+    strides = [info["reduction"] for info in getattr(net, "feature_info", [])]
+    if stride not in strides or not hasattr(net, "prune_intermediate_layers"):
+        has = f"its stages have {', '.join(map(str, sorted(set(strides))))}" if strides else "it has no stages"
+        raise ValueError(f"{model} cannot score cells of {stride} view pixels: {has}; choose another stride or model")
+    level = max(number for number, other in enumerate(strides) if other == stride)
+    net.prune_intermediate_layers([level], prune_norm=True, prune_head=True)  # pyright: ignore
+    return level
+
+
+@torch.enable_grad()
+def _field(scorer: BackboneScorer, channels: int, stride: int) -> ReceptiveField:
+    """Where in the view cells look: the centre of mass of a cell's gradient in a copy whose kernels are all alike.
+
+    Paddings, kernels and strides alone decide it then, whatever the network is made of. Pixels near zero keep every
+    activation where it is straight.
+    """
+    side, cell = 48 * stride, 24  # far from every border
+    plain = copy.deepcopy(scorer).eval().double()
+    for name, module in [*plain.stages.net.named_modules()]:
+        if isinstance(module, nn.Conv2d):
+            nn.init.constant_(module.weight, 1 / module.weight[0].numel())
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.BatchNorm2d):
+            module.reset_parameters()
+        elif isinstance(module, nn.LayerNorm | nn.MaxPool2d):
+            plain.stages.net.set_submodule(name, _linear(module))
+    near_zero = (plain.stages.mean + 1e-3).expand(1, channels, side, side).clone().requires_grad_()
+    cells = plain.see(near_zero)
+    pull = torch.autograd.grad(cells[0, :, cell, cell].sum(), near_zero)[0].sum(dim=(0, 1))  # side side
+    centre = float((pull.sum(dim=0) * (torch.arange(side) + 0.5)).sum() / pull.sum())
+    return ReceptiveField(stride, stride, round(centre - cell * stride, 2), tiles=True, before=0)
+
+
+def _linear(module: nn.LayerNorm | nn.MaxPool2d) -> nn.Module:
+    """What moves the centre as `module` does, without a choice between equal pixels or a mean over all."""
+    if isinstance(module, nn.MaxPool2d):
+        return nn.AvgPool2d(module.kernel_size, module.stride, module.padding, module.ceil_mode)
+    return nn.Identity()

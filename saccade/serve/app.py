@@ -1,0 +1,142 @@
+"""The web application: the routes of the page and of the JSON API, whose OpenAPI is at /api/openapi.json."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from importlib import resources
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi import Path as InPath
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from saccade.predictor import Predictor
+from saccade.serve.answer import Answer, Health, Model, Problem
+from saccade.serve.headers import SafeHeaders
+from saccade.serve.limits import Limits
+from saccade.serve.service import Service
+
+PAGE = {"": "index.html", "page.css": "page.css", "page.js": "page.js", "viewer.js": "viewer.js"}
+MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+WHY = {
+    400: "the body is not a whole multipart form",
+    403: "sent by a page of another site",
+    404: "no such image, or nothing there",
+    408: "the upload took too long",
+    413: "too many bytes or pixels",
+    415: "not an image, or of a kind that cannot be read",
+    422: "no file, a damaged one, or one this model cannot take",
+    503: "too many requests wait; Retry-After says when to come again",
+    504: "looking took too long",
+}
+FILE_FORM = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {"file": {"type": "string", "format": "binary", "description": "an image"}},
+                }
+            }
+        },
+    }
+}
+
+Token = Annotated[str, InPath(pattern="^[A-Za-z0-9_-]{22}$", description="the image's id, as the answer has it")]
+Number = Annotated[int, InPath(ge=0, le=2**31 - 1)]
+
+
+def _service(request: Request) -> Service:
+    return request.app.state.service
+
+
+Served = Annotated[Service, Depends(_service)]
+
+
+def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {status: {"model": Problem, "description": WHY[status]} for status in statuses}
+
+
+def _pictures(media_type: str) -> dict[int | str, dict[str, Any]]:
+    schema = {"type": "string", "format": "binary"}
+    return {200: {"content": {media_type: {"schema": schema}}, "description": "the picture"}, **_problems(404, 422)}
+
+
+api = APIRouter(prefix="/api")
+
+
+@api.post("/predict", openapi_extra=FILE_FORM, responses=_problems(400, 403, 408, 413, 415, 422, 503, 504))
+async def predict(request: Request, service: Served) -> Answer:
+    """What the model says of an image, and where it looked."""
+    return await service.predict(request)
+
+
+@api.get("/health")
+async def health(service: Served) -> Health:
+    """Whether there is room for another request."""
+    return service.health()
+
+
+@api.get("/model")
+async def model(service: Served) -> Model:
+    """What is served, and what is taken."""
+    return service.model()
+
+
+@api.get("/images/{token}/tiles/{level}/{x}/{y}.jpg", response_class=Response, responses=_pictures("image/jpeg"))
+async def tile(service: Served, token: Token, level: Number, x: Number, y: Number) -> Response:
+    """A tile of an image that was answered."""
+    return _picture(await service.tile(token, level, x, y), "image/jpeg")
+
+
+@api.get("/images/{token}/crops/{number}.png", response_class=Response, responses=_pictures("image/png"))
+async def crop(service: Served, token: Token, number: Number) -> Response:
+    """What is in a box of an image that was answered."""
+    return _picture(service.crop(token, number), "image/png")
+
+
+def _picture(content: bytes, media_type: str) -> Response:
+    return Response(content, media_type=media_type, headers={"Cache-Control": "private, max-age=3600, immutable"})
+
+
+def create_app(
+    predictor: Predictor, *, name: str, limits: Limits | None = None, hosts: Sequence[str] = ("*",)
+) -> FastAPI:
+    """The application that serves `predictor` under a `name`, to requests for `hosts` only."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.service = service = Service(predictor, name, limits or Limits())
+        sweeper = asyncio.create_task(service.sweep_for_ever())
+        yield
+        sweeper.cancel()
+        service.close()
+
+    # The pages that FastAPI makes of an OpenAPI load their scripts from elsewhere.
+    app = FastAPI(title="Saccade", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.include_router(api)
+    app.add_exception_handler(RequestValidationError, _say_what_is_wrong)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+    app.add_middleware(SafeHeaders)
+    for address, file in PAGE.items():
+        app.add_route(f"/{address}", _page(file), include_in_schema=False)
+    return app
+
+
+async def _say_what_is_wrong(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    said = "; ".join(f"{problem['loc'][-1]}: {problem['msg']}" for problem in error.errors())
+    return JSONResponse({"detail": said}, status_code=422)
+
+
+def _page(name: str) -> Callable[[Request], Awaitable[Response]]:
+    content = (resources.files("saccade.serve") / "page" / name).read_bytes()
+
+    async def page(request: Request) -> Response:
+        return Response(content, media_type=MEDIA_TYPES[name.rpartition(".")[2]])
+
+    return page

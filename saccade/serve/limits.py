@@ -1,0 +1,40 @@
+"""What a client may ask for, and what is kept of it."""
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class Limits(NamedTuple):
+    """Bounds of one server.
+
+    max_bytes:        of an uploaded file.
+    max_pixels:       of an image that is decoded whole.
+    max_slide_pixels: of a tiled pyramid, of which only the view and the chosen patches are read.
+    timeout_s:        from the beginning of a request to its answer, upload and waiting included.
+    queue:            requests that may wait beside the one at work; 503 beyond.
+    kept, kept_s:     pictures that can still be zoomed into, and for how long after they were last looked at.
+    """
+
+    max_bytes: int = 50_000_000
+    max_pixels: int = 100_000_000
+    max_slide_pixels: int = 5_000_000_000
+    timeout_s: float = 60.0
+    queue: int = 8
+    kept: int = 8
+    kept_s: float = 600.0
+
+
+class Deadline:
+    """The moment by which a request must be answered."""
+
+    def __init__(self, seconds: float):
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    async def wait_for(self, work: Awaitable[T]) -> T:
+        """The result of `work`, or a TimeoutError when the moment has come."""
+        return await asyncio.wait_for(work, max(self._end - time.monotonic(), 0.0))

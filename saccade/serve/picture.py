@@ -1,0 +1,73 @@
+"""An uploaded file → what the model sees in it, and tiles for people; too many pixels are refused before decoding."""
+
+import math
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from fastapi import HTTPException
+from PIL import UnidentifiedImageError
+
+from saccade.images import BadImage, NotASlideError, SlideImage
+from saccade.images.decode import open_lazily
+from saccade.predictor import Predictor
+from saccade.report.look import Seen
+from saccade.serve.limits import Limits
+from saccade.serve.tiles import PixelTiles, SlideTiles, Tiles
+
+
+class Examined(NamedTuple):
+    """A picture for people, what the model saw in it, and how long reading and looking took."""
+
+    tiles: Tiles
+    seen: Seen
+    milliseconds: float
+
+
+def examine(predictor: Predictor, path: Path, limits: Limits) -> Examined:
+    """Everything a request asks of the worker; an HTTPException where the image is the reason that it fails."""
+    try:
+        tiles = open_tiles(path, limits)
+        start = time.perf_counter()
+        seen = predictor.look(path)
+        return Examined(tiles, seen, 1000 * (time.perf_counter() - start))
+    except BadImage as error:
+        unknown = isinstance(error.__cause__, UnidentifiedImageError)
+        raise HTTPException(415 if unknown else 422, error.reason) from error
+    except ValueError as error:  # an image that this model cannot take, such as one smaller than its view
+        raise HTTPException(422, str(error).replace(str(path), "the image")) from error
+
+
+def open_tiles(path: Path, limits: Limits) -> Tiles:
+    """The tiles of the picture in a file, or 413 if it has too many pixels; none is decoded yet."""
+    slide = _open_pyramid(path)
+    if slide is not None:
+        _check(slide.size, limits.max_slide_pixels)
+        return SlideTiles(slide)
+    _check(_header_size(path), limits.max_pixels)
+    return PixelTiles(path, max_pixels=limits.max_pixels)
+
+
+def _open_pyramid(path: Path) -> SlideImage | None:
+    try:
+        slide = SlideImage(path)
+    except NotASlideError:
+        return None
+    # Without a coarser level the view would need every pixel anyway.
+    return slide if len(slide.pyramid.sizes) > 1 else None
+
+
+def _header_size(path: Path) -> tuple[int, int]:
+    """Height and width as the file has them; nothing where Pillow does not know, which decoding then tells."""
+    try:
+        with open_lazily(path) as image:
+            return image.height, image.width
+    except (OSError, ValueError, SyntaxError):
+        return 0, 0
+
+
+def _check(size: tuple[int, int], max_pixels: int) -> None:
+    if math.prod(size) > max_pixels:
+        raise HTTPException(
+            413, f"{size[0]}×{size[1]} is {math.prod(size) / 1e6:,.0f} megapixels, the limit is {max_pixels / 1e6:,.0f}"
+        )

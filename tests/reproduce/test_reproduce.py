@@ -1,0 +1,93 @@
+"""`saccade reproduce` from the command line to the files, on a table that trains in seconds."""
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tiny_table import pretend
+
+import saccade.cli.reproduce as command
+from saccade.cli import main
+from saccade.reproduce.figures import box_plot
+from saccade.reproduce.results import collect
+from saccade.reproduce.table import Plan, Row
+
+
+@pytest.fixture
+def tabled(request_, monkeypatch):
+    monkeypatch.setitem(command.TABLES, "spots", request_.table)
+    return request_
+
+
+@pytest.mark.slow
+def test_a_table_is_trained_written_and_then_only_written(tabled, capsys):
+    words = ["reproduce", "spots", "--out", str(tabled.out), "--seeds", "1"]
+    assert main(words) == 0
+    files = {path.name for path in tabled.out.iterdir() if path.is_file()}
+    pictures = {"spots.png", "spots-two-start.png", "spots-two-end.png", "spots-two-test.png"}
+    assert files - {"spots-two-test.png"} == {"spots.csv", "spots.md", *pictures} - {"spots-two-test.png"}
+    for name in pictures & files:
+        assert Image.open(tabled.out / name).size[0] > 300
+    first = (tabled.out / "spots.csv").read_text()
+    assert first.count("\n") == 3
+    capsys.readouterr()
+    assert main(words) == 0
+    assert "2 of 2 runs are finished already" in capsys.readouterr().out
+    assert (tabled.out / "spots.csv").read_text() == first
+
+
+@pytest.mark.slow
+def test_a_row_that_fails_gives_exit_code_1_and_the_rest_of_the_table(tabled, monkeypatch, tmp_path, capsys):
+    lost = Path(tabled.table.rows[0].small.recipe).with_name("lost.yaml")
+    lost.write_text("data: {path: nowhere/to/be/found}\nsteps: 1\n")
+    rows = (Row("lost", "No data", small=Plan(str(lost))), tabled.table.rows[1])
+    table = tabled.table._replace(rows=rows, shown=())
+    monkeypatch.setitem(command.TABLES, "spots", table)
+    pretend(tabled._replace(table=table), rows[1], 0, 0.75)
+    assert main(["reproduce", "spots", "--out", str(tabled.out)]) == 1
+    said = capsys.readouterr().out
+    assert "failed: lost, seed 0" in said
+    assert "no such file or folder" in said
+    assert "| Two patches | 91.0 | 75.0 | 1 | 1.5 |" in (tabled.out / "spots.md").read_text()
+
+
+@pytest.mark.slow
+def test_data_that_cannot_be_made_fails_only_the_rows_that_need_it(tabled, monkeypatch, capsys):
+    lost = Path(tabled.table.rows[0].small.recipe).with_name("lost.yaml")
+    lost.write_text("data: {path: canvases, generate: {name: megapixel-mnist-images, source: nowhere}}\nsteps: 1\n")
+    rows = (Row("lost", "No data", small=Plan(str(lost))), tabled.table.rows[1])
+    table = tabled.table._replace(rows=rows, shown=())
+    monkeypatch.setitem(command.TABLES, "spots", table)
+    monkeypatch.chdir(lost.parent)
+    pretend(tabled._replace(table=table), rows[1], 0, 0.75)
+    assert main(["reproduce", "spots", "--out", str(tabled.out)]) == 1
+    assert "`source` must be the folder of MNIST's four .gz files" in capsys.readouterr().out
+    assert (tabled.out / "spots.md").is_file()
+
+
+def test_the_plot_has_a_box_for_each_row_with_runs(request_):
+    one, two, _ = request_.table.rows
+    for seed, accuracy in enumerate((0.90, 0.92, 0.97)):
+        pretend(request_, one, seed, accuracy)
+    axes = box_plot(request_.table, collect(request_)).axes[0]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["One patch"]
+    dots = [line for line in axes.lines if line.get_marker() == "o"]
+    assert sorted(dots[0].get_xdata()) == pytest.approx([90, 92, 97])
+    pretend(request_, two, 0, 0.5)
+    assert len(box_plot(request_.table, collect(request_)).axes[0].get_yticklabels()) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["reproduce"], "no table: choose one of traffic"),
+        (["reproduce", "trafic"], "no table 'trafic': choose one of traffic"),
+        (["reproduce", "mnist", "--scale", "full"], "does not exist at scale full"),
+        (["reproduce", "real"], "give their file with --weights"),
+    ],
+)
+def test_wrong_words_are_one_line(words, message, capsys):
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

@@ -1,0 +1,91 @@
+"""Numbers of runs that nobody trained, against what one gets by hand."""
+
+import csv
+import math
+
+import pytest
+from tiny_table import pretend
+
+from saccade.reproduce.results import (
+    collect,
+    markdown,
+    mean_and_deviation,
+    median_and_deviation,
+    show,
+    values_of,
+    write_results,
+)
+from saccade.reproduce.table import ACCURACY, Measure
+
+
+def test_mean_and_standard_deviation_of_the_sample():
+    centre, spread = mean_and_deviation([90.0, 92.0, 97.0])
+    assert centre == pytest.approx(93.0)
+    assert spread == pytest.approx(math.sqrt((9 + 1 + 16) / 2))
+
+
+def test_the_median_absolute_deviation_shrugs_at_one_failed_run():
+    # Of 94 93 21 95 92 the median is 93; deviations are 1 0 72 2 1, their median is 1.
+    assert median_and_deviation([94.0, 93.0, 21.0, 95.0, 92.0]) == (93.0, 1.0)
+    # Of an even number it is the mean of the middle two: median 2.5, deviations 1.5 0.5 0.5 7.5.
+    assert median_and_deviation([1.0, 2.0, 3.0, 10.0]) == (2.5, 1.0)
+
+
+def test_one_run_has_no_spread_and_no_run_no_number():
+    for statistic in ("mean ± s.d.", "median ± MAD"):
+        assert show([93.84], ACCURACY, statistic) == "93.8"
+        assert show([], ACCURACY, statistic) == "–"
+    assert show([1.0, 0.0, 1.0], Measure("failed", "failed", 1.0, 0, counted=True), "mean ± s.d.") == "2 of 3"
+
+
+def test_the_table_has_every_row_with_the_papers_number_beside_ours(request_):
+    one, *_ = request_.table.rows
+    for seed, accuracy in enumerate((0.90, 0.92, 0.97)):
+        pretend(request_, one, seed, accuracy)
+    text = markdown(request_, collect(request_))
+    assert "| One patch | 90.0 ± 1.0 | 93.0 ± 3.6 | 3 | 1.5 |" in text
+    assert "| Two patches | 91.0 | – | 0 | – |" in text
+    assert "| Only at full size | 99.0 | – | 0 | – |" in text
+    assert "mean ± s.d." in text
+    assert "a core, 1 threads a run; 2026-11-16" in text
+
+
+def test_the_csv_has_one_line_per_run_with_its_provenance(request_):
+    one, two, _ = request_.table.rows
+    pretend(request_, one, 0, 0.5)
+    pretend(request_, two, 0, 0.75)
+    paths = write_results(request_, collect(request_))
+    assert [path.name for path in paths] == ["spots.csv", "spots.md"]
+    with paths[0].open(newline="") as file:
+        first, second = csv.DictReader(file)
+    assert (first["row"], first["seed"], float(first["accuracy"])) == ("one", "0", 0.5)
+    assert (second["row"], float(second["accuracy"]), float(second["minutes"])) == ("two", 0.75, 1.5)
+    assert (second["commit"], second["versions"], second["hardware"]) == ("abc", "torch==2", "a core")
+
+
+def test_a_run_with_other_settings_or_unfinished_does_not_count(request_):
+    one, two, _ = request_.table.rows
+    pretend(request_, one, 0, 0.5)
+    other = pretend(request_, one, 1, 0.9)
+    text = (other.folder / "recipe.yaml").read_text()
+    (other.folder / "recipe.yaml").write_text(text.replace("steps: 6", "steps: 7"))
+    (pretend(request_, two, 0, 0.9).folder / "run.json").write_text("{}")
+    assert [(each.row.name, each.seed) for each in collect(request_)] == [("one", 0)]
+
+
+def test_where_the_data_lies_does_not_matter(request_, tmp_path):
+    one, _, _ = request_.table.rows
+    pretend(request_, one, 0, 0.5)
+    assert len(collect(request_._replace(data=tmp_path / "elsewhere"))) == 1
+
+
+def test_steps_to_a_share_of_the_best_and_failed_runs(request_):
+    one, two, _ = request_.table.rows
+    pretend(request_, one, 0, 0.8, curve=(0.2, 0.41, 0.6, 0.75, 0.8))
+    pretend(request_, two, 0, 0.3, curve=(0.2, 0.3, 0.3, 0.45, 0.3))
+    fast, slow = collect(request_)
+    # The best has 0.8: half of it is 0.4, nine tenths 0.72.
+    assert (fast.numbers["steps_to_50"], fast.numbers["steps_to_90"], fast.numbers["failed"]) == (200, 400, 0)
+    assert (slow.numbers["steps_to_50"], slow.numbers["failed"]) == (400, 1)
+    assert math.isnan(slow.numbers["steps_to_90"])
+    assert values_of([fast, slow], two, Measure("steps_to_90", "", 1.0)) == []

@@ -1,0 +1,134 @@
+"""The runner, with commands that pretend to train: what is done is skipped, failures and kills harm nobody else."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tiny_table import pretend
+
+from saccade.reproduce.jobs import Job, list_jobs, state
+from saccade.reproduce.runner import run_jobs
+from saccade.training.recipe import dump_recipe
+
+# A run that writes what training writes: it begins, works, counts how often it was started, and finishes.
+SCRIPT = """
+import json, os, pathlib, signal, sys, time
+folder, seconds = pathlib.Path(sys.argv[1]), float(sys.argv[2])
+folder.mkdir(parents=True, exist_ok=True)
+with (folder / "starts").open("a") as file: file.write(os.environ["OMP_NUM_THREADS"])
+(folder / "recipe.yaml").write_text(sys.argv[3])
+def leave(*_):
+    (folder / "saved").touch()
+    sys.exit(130)
+signal.signal(signal.SIGTERM, leave)
+time.sleep(seconds)
+(folder / "run.json").write_text(json.dumps({"finished": "now", "end": time.time()}))
+"""
+
+
+def fake(job: Job, seconds: float = 0.0) -> Job:
+    command = (sys.executable, "-c", SCRIPT, str(job.folder), str(seconds), dump_recipe(job.recipe))
+    return job._replace(command=command)
+
+
+def starts(job: Job) -> int:
+    path = job.folder / "starts"
+    return len(path.read_text()) if path.is_file() else 0
+
+
+@pytest.fixture
+def jobs(request_) -> list[Job]:
+    """one and two with seed 0, then one with seeds 1 and 2."""
+    rows = [row for row in request_.table.rows if row.small]
+    return list_jobs(request_, rows, seeds=3)
+
+
+def test_what_is_missing_is_run_and_what_is_done_is_skipped(jobs, request_):
+    pretend(request_, jobs[0].row, 0, 0.5)
+    said = []
+    assert run_jobs([fake(job) for job in jobs], at_once=2, say=said.append) == []
+    assert [starts(job) for job in jobs] == [0, 1, 1, 1]
+    assert all(state(job) == "finished" for job in jobs)
+    assert said[0] == "1 of 4 runs are finished already"
+    assert sum("done in" in line for line in said) == 3
+    run_jobs([fake(job) for job in jobs], at_once=2, say=said.append)
+    assert [starts(job) for job in jobs] == [0, 1, 1, 1]
+
+
+def test_a_failing_run_is_told_and_the_others_go_on(jobs):
+    broken = jobs[0]._replace(command=(sys.executable, "-c", "import sys; print('out of cheese'); sys.exit(3)"))
+    failures = run_jobs([broken, *(fake(job) for job in jobs[1:])], at_once=1, say=lambda text: None)
+    assert [failure.job.name for failure in failures] == ["one, seed 0"]
+    assert "exit code 3" in failures[0].reason
+    assert "out of cheese" in failures[0].reason
+    assert [state(job) for job in jobs] == ["missing", "finished", "finished", "finished"]
+
+
+def test_a_command_that_ends_well_without_a_finished_run_is_a_failure(jobs):
+    idle = jobs[0]._replace(command=(sys.executable, "-c", ""))
+    assert len(run_jobs([idle], at_once=1, say=lambda text: None)) == 1
+
+
+def test_a_folder_of_another_run_is_left_alone(jobs, request_):
+    other = pretend(request_, jobs[0].row, 0, 0.5)
+    text = (other.folder / "recipe.yaml").read_text()
+    (other.folder / "recipe.yaml").write_text(text.replace("steps: 6", "steps: 7"))
+    (failure,) = run_jobs([fake(jobs[0])], at_once=1, say=lambda text: None)
+    assert "holds a run with other settings" in failure.reason
+    assert starts(jobs[0]) == 0
+
+
+def test_two_run_side_by_side_and_no_more(jobs):
+    began = time.monotonic()
+    run_jobs([fake(job, 1.0) for job in jobs], at_once=4, say=lambda text: None)
+    assert time.monotonic() - began < 4.0  # one after the other would take longer
+    assert all((job.folder / "starts").read_text() == str(max(1, (os.cpu_count() or 1) // 4)) for job in jobs)
+
+
+RUNNER = """
+import pickle, sys
+from pathlib import Path
+from saccade.reproduce.runner import run_jobs
+jobs = pickle.loads(Path(sys.argv[1]).read_bytes())
+try:
+    run_jobs(jobs, at_once=2, say=lambda text: print(text, flush=True))
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def run_apart(jobs: list[Job], folder: Path) -> subprocess.Popen[str]:
+    """A runner in a process of its own, once its first runs have started."""
+    import pickle
+
+    (folder / "jobs").write_bytes(pickle.dumps(jobs))
+    runner = subprocess.Popen([sys.executable, "-c", RUNNER, str(folder / "jobs")], stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while not all((job.folder / "recipe.yaml").is_file() for job in jobs[:2]):
+        assert time.monotonic() < deadline, "the runs did not start"
+        time.sleep(0.02)
+    return runner
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_stopping_lets_every_run_save(jobs, tmp_path, kind):
+    runner = run_apart([fake(job, 60) for job in jobs], tmp_path)
+    time.sleep(0.1)  # its first runs are there, but have they set up their own handler?
+    runner.send_signal(kind)
+    assert runner.wait(20) == 130
+    assert [(job.folder / "saved").exists() for job in jobs] == [True, True, False, False]
+    assert [state(job) for job in jobs[:2]] == ["begun", "begun"]
+
+
+def test_after_a_killed_runner_the_next_waits_for_what_still_runs(jobs, tmp_path):
+    runner = run_apart([fake(job, 2.0) for job in jobs], tmp_path)
+    runner.kill()
+    runner.wait()
+    assert [state(job) for job in jobs[:2]] == ["begun", "begun"]  # left behind, still at work
+    assert run_jobs([fake(job) for job in jobs], at_once=2, say=lambda text: None) == []
+    assert all(state(job) == "finished" for job in jobs)
+    assert [starts(job) for job in jobs] == [1, 1, 1, 1]  # nobody was started twice

@@ -1,0 +1,123 @@
+"""Every row of every table can be run: its recipe exists, its flags are understood, and no two runs share a folder."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from saccade.config import ModelConfig
+from saccade.recipes import list_recipes
+from saccade.reproduce.jobs import Request, list_jobs, make_job, run_name
+from saccade.reproduce.results import STATISTICS
+from saccade.reproduce.table import SCALES, Plan, choose
+from saccade.reproduce.tables import TABLES
+from saccade.systems import build_model
+from saccade.training.check import check_recipe
+from saccade.training.recipe import load_recipe
+
+PLANS = sorted(
+    {plan for table in TABLES.values() for row in table.rows for scale in SCALES if (plan := row.plan(scale))}
+)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=run_name)
+def test_every_plan_is_a_recipe_that_ships_with_flags_that_parse(plan: Plan):
+    assert plan.recipe in [recipe.name for recipe in list_recipes()]
+    recipe = load_recipe(plan.recipe, plan.flags)
+    check_recipe(recipe)
+    # No flag is idle, but for Sinkhorn's rows, which all say both K and how they choose at inference.
+    assert not plan.flags or recipe != load_recipe(plan.recipe) or plan.recipe.endswith("/sinkhorn")
+
+
+def test_different_plans_have_different_folders():
+    assert len({run_name(plan) for plan in PLANS}) == len(PLANS)
+
+
+def test_runs_that_several_tables_need_are_shared():
+    home = {name: Request(TABLES[name]) for name in ("billiard", "sigma", "gradients")}
+    rows = {"billiard": "transformer", "sigma": "decay_hard", "gradients": "billiard_conditional"}
+    folders = {
+        make_job(home[name], next(row for row in TABLES[name].rows if row.name == rows[name]), 1).folder
+        for name in rows
+    }
+    assert folders == {Path("results/runs/billiard_small-perturbed-seed1")}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
+def test_a_table_is_sound(table):
+    names = [row.name for row in table.rows]
+    assert len(set(names)) == len(names)
+    assert set(table.shown) <= set(names)
+    assert table.statistic in STATISTICS
+    assert all(row.small or row.full for row in table.rows)
+    # A shown row must select patches, or there is nothing to see.
+    for row in table.rows:
+        if row.name in table.shown:
+            assert load_recipe(row.small.recipe).model.system in ("patch_selection", "nts_topk")
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "lr", "steps", "schedule", "optimiser", "entropy", "clip"),
+    [
+        ("traffic/perturbed", 32, 1e-4, 100_000, ("cosine", 0.0), "adamw", 0.01, 0.1),
+        ("billiard/perturbed", 64, 1e-4, 30_000, ("cosine", 0.05), "adamw", 0.01, 1.0),
+        ("cub/nts_topk", 16, 1e-3, 31_300, ("piecewise", 0.05), "sgd", 0.05, None),
+    ],
+)
+def test_the_papers_table_of_settings(name, batch, lr, steps, schedule, optimiser, entropy, clip):
+    recipe = load_recipe(name)
+    assert (recipe.batch, recipe.steps, recipe.loss["entropy_coefficient"]) == (batch, steps, entropy)
+    assert (recipe.schedule.name, recipe.schedule.warm_up) == schedule
+    chosen = recipe.optimiser
+    assert (chosen.name, chosen.lr, chosen.weight_decay, chosen.clip_value) == (optimiser, lr, 1e-4, clip)
+    assert chosen.independent_decay == (optimiser == "adamw")
+    assert (recipe.model.selection["sigma"], recipe.model.selection["num_samples"]) == (0.05, 500)
+    assert recipe.sigma_decay == "linear"
+    assert (recipe.warm_up.steps, recipe.guide.share, chosen.scorer_lr) == (0, 0.0, 1.0)  # nothing of ours
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "candidates"),
+    [
+        ("traffic/perturbed", (960, 1280), 2028),
+        ("billiard/perturbed", (1000, 1000), 900),
+        ("cub/nts_topk", (448,) * 2, 1614),
+    ],
+)
+def test_the_papers_candidates(name, size, candidates):
+    config = ModelConfig(**vars(load_recipe(name).model), num_classes=4, image_size=size)
+    assert build_model(config).grid(size).num_candidates == candidates
+
+
+def test_jobs_are_a_whole_table_first_and_claims_have_more_seeds():
+    table = TABLES["billiard"]
+    jobs = list_jobs(Request(table), table.rows, seeds=2)
+    assert [job.seed for job in jobs] == [0] * 9 + [1] * sum(row.seeds > 1 for row in table.rows)
+    assert jobs[9].row.name == "transformer"
+
+
+def test_where_data_and_weights_lie_goes_into_the_command():
+    request = Request(TABLES["real"], data=Path("/sets"), weights=Path("/w.safetensors"))
+    job = make_job(request, request.table.rows[0], 0)
+    assert "--data.path=/sets/kolektor" in job.command
+    assert job.recipe.model.features["weights"] == "/w.safetensors"
+    mnist = Request(TABLES["mnist"], data=Path("/sets"))
+    job = make_job(mnist, mnist.table.rows[0], 0)
+    assert job.recipe.data.generate["source"] == "/sets/mnist"
+    assert job.recipe.data.path == "data/megapixel_mnist_small"  # generated: where the recipe says
+
+
+def test_what_is_not_there_is_told():
+    with pytest.raises(ValueError, match="no row nothing at scale small; it has transformer, max"):
+        choose(TABLES["billiard"], ("nothing",), "small")
+    with pytest.raises(ValueError, match="does not exist at scale full"):
+        choose(TABLES["mnist"], (), "full")
+    with pytest.raises(ValueError, match="starts from ImageNet weights: give their file with --weights"):
+        make_job(Request(TABLES["cub"]), TABLES["cub"].rows[0], 0)
+
+
+def test_listing_the_tables_does_not_wait_for_torch():
+    code = "import sys; from saccade.cli import main; main(['reproduce', '--list']); assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert all(name in done.stdout for name in TABLES)

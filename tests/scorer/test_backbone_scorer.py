@@ -1,0 +1,84 @@
+"""Cells of the stages of a timm network look where the geometry says, and what they saw teaches them."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from saccade import ModelConfig, PatchSelectionModel
+from saccade.scorer import BackboneScorer, attend
+
+
+# The centre of cell 0 by hand. TensorFlow's padding puts the odd pixel behind: strides 2 at jumps 1, 2, 4 move it by
+# 1 + 2 + 4; symmetric padding leaves it on pixel 0; patches of 4 and 2 that do not overlap have it in their middle.
+@pytest.mark.parametrize(
+    ("model", "stride", "centre"),
+    [
+        ("tf_efficientnet_lite0", 8, 7.5),
+        ("tf_efficientnet_lite0", 16, 15.5),
+        ("resnet18", 8, 0.5),
+        ("convnext_atto", 8, 4.0),
+        ("mobilenetv3_small_100", 4, 0.5),
+    ],
+)
+def test_the_centre_of_a_cell_follows_from_kernels_strides_and_padding(model, stride, centre):
+    field = BackboneScorer(model=model, stride=stride).field
+    assert (field.stride, field.offset) == (stride, centre)
+
+
+def test_cells_cover_a_view_of_any_size():
+    scorer = BackboneScorer(model="resnet18", stride=4, width=5).eval()
+    scores, evidence = scorer(torch.rand(2, 3, 33, 50))
+    assert scores.shape == (2, 9 * 13)
+    assert evidence.shape == (2, 9 * 13, 5)
+
+
+def test_at_first_the_view_is_looked_at_as_a_whole():
+    scores, evidence = BackboneScorer(model="resnet18", stride=8).eval()(torch.rand(1, 3, 32, 32))
+    assert_close(attend(scores, evidence), evidence.mean(dim=1))
+
+
+def test_a_stride_that_no_stage_has_is_refused():
+    with pytest.raises(ValueError, match="its stages have 2, 4, 8, 16, 32"):
+        BackboneScorer(model="resnet18", stride=7)
+
+
+def test_the_feature_network_is_the_default_and_must_be_one_of_timms():
+    config = {"num_classes": 2, "image_size": (96, 96), "view": {"scale": 0.5}, "selection": {"name": "hard", "k": 2}}
+    model = PatchSelectionModel(
+        ModelConfig(
+            **config,
+            scorer={"name": "backbone"},
+            features={"name": "backbone", "model": "resnet18"},
+            extraction={"patch": 32},
+        )
+    )
+    assert type(model.scorer.stages.net) is type(model.features.net)
+    with pytest.raises(ValueError, match="none of timm's here"):
+        PatchSelectionModel(ModelConfig(**config, scorer={"name": "backbone"}, extraction={"patch": 32}))
+
+
+def test_labels_reach_every_cell_through_the_context_alone():
+    torch.manual_seed(0)
+    model = PatchSelectionModel(
+        ModelConfig(
+            num_classes=2,
+            image_size=(96, 96),
+            view={"scale": 0.5},
+            scorer={"name": "backbone", "model": "resnet18", "stride": 4, "width": 6},
+            selection={"name": "hard", "k": 2},
+            extraction={"patch": 32},
+        )
+    )
+    torch.nn.init.normal_(model.scorer.score.weight)
+    output = model(torch.rand(2, 3, 96, 96))
+    loss = model.loss(output, torch.tensor([0, 1]), entropy_coefficient=0.0, context_coefficient=1.0)
+    (pushed,) = torch.autograd.grad(loss, output.raw_scores)
+    assert (pushed != 0).all()
+    assert_close(pushed.sum(dim=1), torch.zeros(2), atol=1e-6, rtol=0)  # a softmax ignores a common constant
+
+
+def test_a_model_that_sees_patches_alone_has_no_context_to_ask():
+    model = PatchSelectionModel(ModelConfig(num_classes=2, image_size=(120, 120), extraction={"patch": 32}))
+    output = model(torch.rand(1, 3, 120, 120))
+    with pytest.raises(ValueError, match="nothing else is seen"):
+        model.loss(output, torch.tensor([0]), context_coefficient=1.0)

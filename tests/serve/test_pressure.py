@@ -1,0 +1,130 @@
+"""Under pressure: too many bytes, too many requests, too little time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import httpx
+import pytest
+from served import WaitingPredictor, as_png, scene
+
+from saccade.predictor import Predictor
+from saccade.serve import Limits, create_app
+from saccade.serve.service import Service
+
+FORM = {"Content-Type": "multipart/form-data; boundary=cut"}
+HEAD = b'--cut\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\n\r\n'
+
+
+def with_client(
+    predictor: Predictor, limits: Limits, story: Callable[[httpx.AsyncClient, Service], Awaitable[None]]
+) -> None:
+    async def tell() -> None:
+        app = create_app(predictor, name="tiny", limits=limits)
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        ):
+            await story(client, app.state.service)
+
+    asyncio.run(tell())
+
+
+def post(client: httpx.AsyncClient) -> Awaitable[httpx.Response]:
+    return client.post("/api/predict", files={"file": ("a.png", as_png(scene()))})
+
+
+@pytest.fixture
+def waiting(model_folder) -> WaitingPredictor:
+    return WaitingPredictor(model_folder, device="cpu")
+
+
+def test_upload_is_not_read_beyond_its_limit(predictor):
+    sent = []
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield HEAD
+        while len(sent) < 1000:
+            sent.append(1)
+            yield bytes(10_000)
+
+    async def story(client: httpx.AsyncClient, service: Service) -> None:
+        response = await client.post("/api/predict", content=endless(), headers=FORM)
+        assert response.status_code == 413
+        assert "0.1 MB" in response.json()["detail"]
+        assert not list(service.store.new_path().parent.iterdir())
+
+    with_client(predictor, Limits(max_bytes=100_000), story)
+    assert len(sent) <= 12  # 100 kB and the room for the envelope
+
+
+def test_announced_size_is_refused_unread(predictor):
+    async def never() -> AsyncIterator[bytes]:
+        raise AssertionError("it was read")
+        yield b""
+
+    async def story(client: httpx.AsyncClient, service: Service) -> None:
+        headers = {**FORM, "Content-Length": "1000000"}
+        assert (await client.post("/api/predict", content=never(), headers=headers)).status_code == 413
+
+    with_client(predictor, Limits(max_bytes=100_000), story)
+
+
+def test_upload_that_stops_arriving_is_given_up(predictor):
+    async def stalls() -> AsyncIterator[bytes]:
+        yield HEAD
+        await asyncio.sleep(30)
+
+    async def story(client: httpx.AsyncClient, service: Service) -> None:
+        assert (await client.post("/api/predict", content=stalls(), headers=FORM)).status_code == 408
+        assert service.desk.taken == 0
+
+    with_client(predictor, Limits(timeout_s=0.2), story)
+
+
+def test_requests_beyond_the_queue_are_refused(waiting):
+    async def story(client: httpx.AsyncClient, service: Service) -> None:
+        two = [asyncio.ensure_future(post(client)) for _ in range(2)]
+        await asyncio.to_thread(waiting.begun.wait, 10)
+        while service.desk.taken < 2:
+            await asyncio.sleep(0.01)
+        third = await post(client)
+        assert third.status_code == 503
+        assert int(third.headers["Retry-After"]) > 0
+        assert (await client.get("/api/health")).json()["taken"] == 2
+        waiting.go.set()
+        assert [response.status_code for response in await asyncio.gather(*two)] == [200, 200]
+        assert (await post(client)).status_code == 200
+
+    with_client(waiting, Limits(queue=1, timeout_s=20), story)
+
+
+def test_late_answers_are_thrown_away_and_their_place_stays_taken(waiting):
+    async def story(client: httpx.AsyncClient, service: Service) -> None:
+        assert (await post(client)).status_code == 504
+        assert service.desk.taken == 1  # a thread cannot be stopped
+        assert (await post(client)).status_code == 503
+        assert not list(service.store.new_path().parent.iterdir())
+        waiting.go.set()
+        while service.desk.taken:
+            await asyncio.sleep(0.01)
+        assert not service.store._kept
+        assert (await post(client)).status_code == 200
+
+    with_client(waiting, Limits(queue=0, timeout_s=1.0), story)
+
+
+def test_failure_of_the_model_leaves_nothing_behind(waiting, monkeypatch):
+    def fail(image: object) -> None:
+        raise RuntimeError("out of memory")
+
+    async def story(client: httpx.AsyncClient, service: Service) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(waiting, "look", fail)
+            assert (await post(client)).status_code == 500
+        assert service.desk.taken == 0
+        assert not list(service.store.new_path().parent.iterdir())
+        waiting.go.set()
+        assert (await post(client)).status_code == 200
+
+    with_client(waiting, Limits(timeout_s=20), story)

@@ -1,0 +1,232 @@
+"""An exported file says what the model says: on any batch and size, in other runtimes, or there is no file at all."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.testing import assert_close
+
+from saccade.cli import main
+from saccade.config import ModelConfig
+from saccade.export import check, program
+from saccade.export.formats import FORMATS
+from saccade.systems import build_model, load_model
+
+onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra `export`")
+
+CLASSES = ("leaf", "größe", "none")
+TINY = {
+    "num_classes": 3,
+    "classes": CLASSES,
+    "image_size": (60, 72),
+    "view": {"scale": 1 / 3},
+    "scorer": {"name": "conv", "widths": [4], "pool": 2},
+    "selection": {"name": "perturbed", "k": 4},
+    "extraction": {"patch": 17},
+    "features": {"name": "ats", "width": 8},
+}
+TRANSFORMER = {"aggregation": {"name": "transformer", "dim": 8, "hidden": 8, "heads": 2, "layers": 1}}
+DIVERSE = {"selection": {"name": "diverse", "k": 4}}
+MANY = {
+    "transformer.onnx": TRANSFORMER,
+    "max.onnx": {"aggregation": {"name": "max"}, "extraction": {"patch": 17, "geometry": "stretched"}},
+    "attention.onnx": {"aggregation": {"name": "attention"}, "positions": True},
+    "concat.onnx": {"aggregation": {"name": "concat"}, "extraction": {"patch": 17, "glance": True}},
+    "diverse.onnx": DIVERSE,
+    "exhaustive.onnx": {"selection": {"name": "exhaustive"}},
+    "cnn.onnx": {"system": "cnn"},
+    "mean.pt2": {},
+    "transformer.pt2": TRANSFORMER,
+    "diverse.pt2": DIVERSE,
+}
+
+# Sizes are symbols while a graph is traced, and the shape checks that tests switch on know numbers only.
+EXPORT = """
+import sys
+from saccade.export import export_model
+for folder, path in zip(sys.argv[1::2], sys.argv[2::2]):
+    print(path, export_model(folder, path).fixed)
+"""
+
+
+def make_model(folder: Path, **changes) -> Path:
+    torch.manual_seed(0)
+    model = build_model(ModelConfig(**{**TINY, **changes})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # fresh weights give nearly equal answers to all images
+            parameter.mul_(1.5)
+    model.save_pretrained(folder)
+    return folder
+
+
+def export_all(models: dict[str, dict], folder: Path) -> Path:
+    pairs = [(make_model(folder / Path(name).stem, **changes), folder / name) for name, changes in models.items()]
+    words = [str(word) for pair in pairs for word in pair]
+    done = subprocess.run([sys.executable, "-c", EXPORT, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"{path} {{}}" for _, path in pairs]  # nothing is fixed
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory) -> Path:
+    return export_all({"mean.onnx": {}}, tmp_path_factory.mktemp("exported"))
+
+
+def assert_same_answers(folder: Path, name: str) -> None:
+    hard = program.HardModel(load_model(folder / Path(name).stem))
+    run = FORMATS[Path(name).suffix].open(folder / name)
+    for batch, height, width in ((2, 60, 72), (1, 60, 72), (3, 61, 103), (1, 140, 59)):
+        image = torch.rand(batch, 3, height, width, generator=torch.Generator().manual_seed(height))
+        with torch.no_grad():
+            expected = hard(image)
+        for got, wanted in zip(run(image.numpy()), expected, strict=True):
+            assert_close(torch.from_numpy(got), wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_any_batch_and_image_size_gives_pytorchs_answers(exported):
+    assert_same_answers(exported, "mean.onnx")
+
+
+@pytest.mark.slow
+def test_other_stages_and_systems_give_pytorchs_answers_too(tmp_path):
+    export_all(MANY, tmp_path)
+    for name in MANY:
+        assert_same_answers(tmp_path, name)
+
+
+def test_boxes_come_best_first_and_are_the_models_own(exported):
+    model: Any = load_model(exported / "mean")
+    image = torch.rand(2, 3, 60, 72, generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        output = model(image)
+    session = onnxruntime.InferenceSession(exported / "mean.onnx")
+    boxes, scores = session.run(["boxes", "scores"], {"image": image.numpy()})
+    assert (np.diff(scores, axis=1) <= 0).all()
+    best = output.scores.argmax(dim=1, keepdim=True)
+    assert_close(torch.from_numpy(boxes[:, :1]), model.grid((60, 72)).boxes(best))
+    for mine, theirs in zip(boxes.tolist(), output.boxes.tolist(), strict=True):
+        assert sorted(mine) == sorted(theirs)
+
+
+def test_the_file_tells_its_classes_and_names_what_it_takes_and_gives(exported):
+    session = onnxruntime.InferenceSession(exported / "mean.onnx")
+    facts = {name: json.loads(value) for name, value in session.get_modelmeta().custom_metadata_map.items()}
+    assert facts["classes"] == list(CLASSES)
+    assert facts["patch"] == 17
+    assert facts["view_scale"] == 1 / 3
+    assert facts["resize"] is None
+    (image,) = session.get_inputs()
+    assert (image.name, image.shape) == ("image", ["batch", 3, "height", "width"])
+    assert [output.name for output in session.get_outputs()] == ["logits", "boxes", "scores"]
+
+
+EXAMPLE = """
+import runpy, sys
+sys.modules["torch"] = None  # importing it is an error from here on
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+assert "saccade" not in sys.modules
+"""
+
+
+def test_the_example_answers_without_torch(exported, tmp_path):
+    example = Path(__file__).parents[1] / "examples" / "onnx_without_torch.py"
+    pixels = np.random.default_rng(0).integers(0, 256, (90, 70, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "photo.png")
+    words = [sys.executable, "-c", EXAMPLE, example, exported / "mean.onnx", tmp_path / "photo.png"]
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    label, *boxes = done.stdout.splitlines()
+    hard = program.HardModel(load_model(exported / "mean"))
+    with torch.no_grad():
+        logits, expected, scores = hard(torch.from_numpy(pixels / np.float32(255)).permute(2, 0, 1)[None])
+    assert label == CLASSES[int(logits.argmax())]
+    assert [line.split()[:4] for line in boxes] == [list(map(str, box)) for box in expected[0].tolist()]
+    assert [float(line.split()[4]) for line in boxes] == pytest.approx(scores[0].tolist(), abs=1e-3)
+
+
+def wrong_by(shift: float, hard: program.HardModel):
+    return lambda image: [output.numpy() + shift for output in hard(torch.from_numpy(image))]
+
+
+def test_a_difference_is_an_error_and_a_small_one_is_told(tmp_path):
+    hard = program.HardModel(load_model(make_model(tmp_path / "model", system="cnn")))
+    images = check.Images([torch.rand(2, 3, 60, 72)], "two images")
+    found = check.compare(hard, wrong_by(1e-6, hard), images, ["logits"])
+    assert 0 < found.difference["logits"] < 1e-5
+    with pytest.raises(ValueError, match="differs from PyTorch on two images"):
+        check.compare(hard, wrong_by(1e-2, hard), images, ["logits"])
+
+
+def test_other_patches_are_an_error_unless_their_scores_are_equal(tmp_path):
+    hard = program.HardModel(load_model(make_model(tmp_path / "model")))
+
+    def other_boxes(image):
+        logits, boxes, scores = (output.numpy() for output in hard(torch.from_numpy(image)))
+        return logits, boxes + 1, scores
+
+    textured, flat = torch.rand(1, 3, 60, 72, generator=torch.Generator().manual_seed(0)), torch.ones(1, 3, 60, 72)
+    with torch.no_grad():
+        assert hard.margin(textured) > check.TIE
+        assert hard.margin(flat) < check.TIE
+    with pytest.raises(ValueError, match="differs from PyTorch"):
+        check.compare(hard, other_boxes, check.Images([textured, flat], "both"), program.OUTPUTS)
+    with pytest.raises(ValueError, match="candidates of equal scores"):
+        check.compare(hard, other_boxes, check.Images([flat], "one"), program.OUTPUTS)
+
+
+def test_a_failed_check_leaves_no_file(tmp_path, monkeypatch, capsys):
+    folder = make_model(tmp_path / "model", system="cnn")
+    wrong = FORMATS[".pt2"]._replace(open=lambda path: lambda image: [np.full((len(image), 3), 7.0)])
+    monkeypatch.setitem(FORMATS, ".pt2", wrong)
+    assert main(["export", str(folder), str(tmp_path / "model.pt2"), "--static"]) == 2
+    assert "differs from PyTorch" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
+def test_a_static_file_says_what_is_fixed(tmp_path, capsys):
+    folder, photos = make_model(tmp_path / "model", system="cnn"), tmp_path / "photos"
+    photos.mkdir()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (50, 90, 3), dtype=np.uint8)).save(photos / "a.png")
+    words = ["export", str(folder), str(tmp_path / "model.pt2"), "--static", "--image-size", "48", "64"]
+    assert main([*words, "--check", str(photos)]) == 0
+    told = capsys.readouterr().out
+    assert "batch is fixed at 1, height is fixed at 48, width is fixed at 64" in told
+    assert f"1 images of {photos}" in told
+    assert "largest difference" in told
+    assert (tmp_path / "model.pt2").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "expected"),
+    [
+        ({}, ["model.tflite"], "expected .onnx or .pt2"),
+        ({}, ["nowhere/model.onnx"], "make it first"),
+        ({}, ["model.onnx", "--opset", "13"], "expected 18 or later"),
+        ({}, ["model.onnx", "--check", "empty"], "no image in"),
+        ({"selection": {"name": "random", "k": 2}}, ["model.onnx"], "draws other patches at every call"),
+        ({"system": "majority"}, ["model.pt2"], "does not look at the image"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_line(changes, words, expected, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    make_model(tmp_path / "model", **changes)
+    assert main(["export", "model", *words]) == 2
+    error = capsys.readouterr().err
+    assert expected in error
+    assert len(error.strip().splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
+def test_a_missing_package_names_the_extra(tmp_path, monkeypatch, capsys):
+    make_model(tmp_path / "model")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["export", str(tmp_path / "model"), str(tmp_path / "model.onnx")]) == 2
+    assert "pip install 'saccade[export]'" in capsys.readouterr().err

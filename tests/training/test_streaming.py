@@ -1,0 +1,155 @@
+"""Training on tiled pyramids: the same recipe, read in parts."""
+
+import csv
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+import torch
+from torch.testing import assert_close
+
+from saccade.config import Stages
+from saccade.datasets.dataset import collate_sources, unit_range
+from saccade.datasets.records import DataError
+from saccade.extraction import Grid
+from saccade.images import Sources, decode, make_view, open_image, slide
+from saccade.systems import load_model
+from saccade.training.callbacks import Panels
+from saccade.training.data import open_records, open_split, training_loader
+from saccade.training.recipe import DataOptions, Guide, Recipe, WarmUp
+from saccade.training.run import evaluate, train
+from saccade.training.warm_up import missing_detail
+from tests.tiny import make_spots, tiny_recipe
+from tests.tiny_fit import fit, make_task
+
+
+def make_pyramids(folder: Path, count: int = 20) -> Path:
+    """The spots of `make_spots` as tiled pyramids of two levels."""
+    make_spots(folder, count)
+    with (folder / "labels.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        pixels = decode.read_pixels(folder / row["image"])
+        (folder / row["image"]).unlink()
+        row["image"] = row["image"].replace(".png", ".tif")
+        half = pixels.reshape(32, 2, 32, 2, 3).mean(axis=(1, 3)).round().astype(np.uint8)
+        with tifffile.TiffWriter(folder / row["image"]) as tiff:
+            for number, level in enumerate((pixels, half)):
+                tiff.write(level, photometric="rgb", tile=(16, 16), compression="deflate", subfiletype=int(number > 0))
+    with (folder / "labels.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return folder
+
+
+def streaming(folder: Path, **changes) -> Recipe:
+    options = DataOptions(path=str(folder), workers=0, stream=True)
+    return replace(tiny_recipe(folder), **{"data": options, **changes})
+
+
+@pytest.fixture(scope="module")
+def pyramids(tmp_path_factory) -> Path:
+    return make_pyramids(tmp_path_factory.mktemp("pyramids"))
+
+
+@pytest.fixture
+def nothing_decoded(monkeypatch) -> None:
+    def refuse(path, **_):
+        raise AssertionError(f"{path} was decoded whole")
+
+    for module in ("saccade.datasets.dataset", "saccade.images.file"):
+        monkeypatch.setattr(f"{module}.read_pixels", refuse)
+
+
+def test_training_on_pyramids_decodes_none_of_them(pyramids, tmp_path, nothing_decoded):
+    recipe = streaming(pyramids, steps=4, guide=Guide(share=0.5), validate_every=4)
+    fit(recipe, tmp_path, Panels(tmp_path / "panels", count=1))
+    assert len([*(tmp_path / "panels").glob("*.npz")]) == 3
+    assert load_model(tmp_path / "best").config.image_size == (64, 64)
+
+
+@pytest.mark.slow
+def test_a_run_with_its_report_decodes_none_of_them(pyramids, tmp_path, nothing_decoded):
+    folder = train(streaming(pyramids, steps=4, validate_every=4), tmp_path / "run")
+    assert (folder / "report.html").is_file()
+    assert evaluate(folder, split="test")["images"] == 4
+
+
+def test_a_streamed_step_is_a_step_on_the_pixels(pyramids):
+    """The same images, noise and gradients; at scale 1 the view is the image itself."""
+    gradients = []
+    for options in ({}, {"stream": True}):
+        data = DataOptions(path=str(pyramids), workers=0, **options)
+        model = replace(tiny_recipe(pyramids).model, view={"scale": 1.0})
+        task = make_task(streaming(pyramids, data=data, model=model))
+        batch = next(iter(training_loader(task.data["train"], task.recipe, now=lambda: 0)))
+        torch.manual_seed(1)
+        task.model.train()
+        task.model.loss(task.model(unit_range(batch.image)), batch.label).backward()
+        gradients.append([parameter.grad for parameter in task.model.parameters()])
+    for ours, theirs in zip(*gradients, strict=True):
+        assert_close(ours, theirs, atol=1e-5, rtol=1e-3)
+
+
+def test_workers_read_views_ahead(pyramids):
+    recipe = streaming(pyramids)
+    records = open_records(recipe.data, seed=0)
+    samples = [open_split(records, "train", recipe.data)[number] for number in range(3)]
+    image = pickle.loads(pickle.dumps(collate_sources(samples, scale=0.25))).image
+    for source in image.images:
+        source.view = None  # whoever asked for a view now would fail
+    assert image.to("cpu").view(0.25).shape == (3, 3, 16, 16)
+
+
+def noise(height: int, width: int) -> torch.Tensor:
+    return torch.rand(3, height, width, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("piece_px", [70, 2**18])
+def test_missing_detail_in_pieces_is_that_of_the_image(piece_px, tmp_path, monkeypatch):
+    """Where four times the view's resolution is the image's own."""
+    monkeypatch.setattr(slide, "PIECE_PX", piece_px)
+    pixels = (noise(61, 83) * 255).byte()
+    tifffile.imwrite(tmp_path / "a.tif", pixels.permute(1, 2, 0).numpy(), photometric="rgb", tile=(16, 16))
+    image = pixels[None] / 255
+    view = make_view(image, 1 / 3)
+    grid = Grid(torch.tensor([-7, 20, 50]), torch.tensor([-3, 30, 70]), (24, 31))
+    expected = missing_detail(image, view, grid)
+    for source in (open_image(tmp_path / "a.tif"), open_image(image[0])):
+        assert_close(missing_detail(Sources([source]), view, grid), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_missing_detail_of_a_coarse_view_ranks_places_as_that_of_the_image(tmp_path):
+    rough = torch.zeros(3, 512, 512)
+    strength = torch.rand(8, 8, generator=torch.Generator().manual_seed(1))
+    rough += noise(512, 512) * strength.repeat_interleave(64, 0).repeat_interleave(64, 1)
+    pixels = (rough * 255).byte()
+    tifffile.imwrite(tmp_path / "a.tif", pixels.permute(1, 2, 0).numpy(), photometric="rgb", tile=(32, 32))
+    view, grid = make_view(pixels[None] / 255, 1 / 16), Grid(torch.arange(8) * 64, torch.arange(8) * 64, (64, 64))
+    ours = missing_detail(Sources([open_image(tmp_path / "a.tif")]), view, grid)
+    theirs = missing_detail(pixels[None] / 255, view, grid)
+    assert torch.corrcoef(torch.cat([ours, theirs]))[0, 1] > 0.95
+
+
+def test_what_needs_whole_images_is_refused(pyramids):
+    light = replace(streaming(pyramids).data, augmentation={"name": "shift_and_light", "max_px": 0})
+    with pytest.raises(ValueError, match=r"augmentation shift_and_light needs .* \{name: none\}"):
+        make_task(streaming(pyramids, data=light))
+    network = Stages(system="cnn", features={"name": "ats", "width": 8})
+    with pytest.raises(ValueError, match=r"system cnn needs whole images: set data\.stream to false"):
+        make_task(streaming(pyramids, model=network, warm_up=WarmUp(steps=0)))
+    with pytest.raises(DataError, match=r"data\.resize and data\.skip_bad decode whole images"):
+        make_task(streaming(pyramids, data=replace(streaming(pyramids).data, resize=(32, 32))))
+
+
+def test_slides_of_different_sizes_need_a_batch_of_one(tmp_path):
+    make_spots(tmp_path, 20, sizes=(64, 80))
+    recipe = streaming(tmp_path)
+    dataset = open_split(open_records(recipe.data, seed=0), "train", recipe.data)
+    with pytest.raises(ValueError, match=r"64×64, 80×80: expected one size .* batch of 1"):
+        collate_sources([dataset[number] for number in range(len(dataset))], scale=0.25)
+    assert collate_sources([dataset[0]], scale=0.25).size.tolist() == [list(dataset[0].image.size)]
