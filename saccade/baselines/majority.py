@@ -35,4 +35,4 @@ class Majority(Pretrained):
 
     def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> MajorityOutput:
         """The learned bias, once for each image."""
-        return MajorityOutput(self.bias.expand(len(image), -1))
+        return MajorityOutput(self.bias.repeat(len(image), 1))

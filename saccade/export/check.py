@@ -143,4 +143,6 @@ def _largest(expected: np.ndarray, got: np.ndarray, rows: np.ndarray) -> float:
     if not rows.any():
         return 0.0
     largest = np.abs(expected[rows].astype(np.float64) - got[rows]).max(initial=0.0)
+    if np.issubdtype(expected.dtype, np.integer):  # pixels are the same or they are not
+        return float(largest)
     return float(largest / (1 + np.abs(expected[rows]).max(initial=0.0)))

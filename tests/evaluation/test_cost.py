@@ -4,6 +4,7 @@ import torch
 
 from saccade import ModelConfig, PatchSelectionModel
 from saccade.evaluation import multiply_adds, peak_memory_mb
+from saccade.systems import SYSTEMS
 
 
 def test_the_scorer_and_the_features_are_counted_apart():
@@ -21,6 +22,11 @@ def test_the_scorer_and_the_features_are_counted_apart():
     head = 32 * 32 + 32 * 2
     assert counts["total"] == counts["scorer"] + counts["features"] + head
     assert model.training
+
+
+def test_a_bias_alone_costs_nothing():
+    config = ModelConfig(system="majority", num_classes=3, image_size=(64, 64))
+    assert multiply_adds(SYSTEMS["majority"](config), (64, 64)) == {"total": 0}
 
 
 def test_features_grow_with_the_number_of_patches():

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,8 @@ def test_the_papers_table_of_settings(name, batch, lr, steps, schedule, optimise
 )
 def test_the_papers_candidates(name, size, candidates):
     config = ModelConfig(**vars(load_recipe(name).model), num_classes=4, image_size=size)
-    assert build_model(config).grid(size).num_candidates == candidates
+    model: Any = build_model(config)
+    assert model.grid(size).num_candidates == candidates
 
 
 def test_jobs_are_a_whole_table_first_and_claims_have_more_seeds():
