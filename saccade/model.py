@@ -168,7 +168,7 @@ class PatchSelectionModel(Pretrained):
         if self.extraction.glance:  # in one batch: batch norm must see in training what it will see in evaluation
             patches = torch.cat([patches, glance(image, self.extraction.patch, size)[:, None]], dim=1)
         features = self.features(rearrange(patches, "b k c p q -> (b k) c p q"))
-        features = rearrange(features, "(b k) d -> b k d", b=len(image))
+        features = rearrange(features, "(b k) d -> b k d", b=image.shape[0])
         return features[:, :slots], features[:, slots:].flatten(1)
 
     def _check(self, image: Tensor | Sources) -> None:

@@ -50,7 +50,7 @@ def extract(
     """
     if not image.is_floating_point():
         raise ValueError(f"the image has dtype {image.dtype}, expected floating point: call unit_range(image) first")
-    if len(image) != len(selection.index):
+    if image.shape[0] != selection.index.shape[0]:  # not len: a traced batch has no number
         raise ValueError(f"{len(image)} images and a selection for {len(selection.index)}: expected one for each image")
     if selection.hard:
         return candidates.read(image, selection.index)

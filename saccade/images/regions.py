@@ -63,6 +63,6 @@ def _cut_by_gather(image: Tensor, left_top_px: Tensor, size: tuple[int, int]) ->
     inside = ((y >= 0) & (y < height))[..., :, None] & ((x >= 0) & (x < width))[..., None, :]  # B R P Q
     rows = y.clamp(0, height - 1)[..., :, None]
     cols = x.clamp(0, width - 1)[..., None, :]
-    batch = torch.arange(len(image), device=image.device)[:, None, None, None]
+    batch = torch.arange(image.shape[0], device=image.device)[:, None, None, None]
     regions = image.permute(0, 2, 3, 1)[batch, rows, cols]  # B R P Q C
     return torch.where(inside[..., None], regions, 0).permute(0, 1, 4, 2, 3)

@@ -40,7 +40,7 @@ REAL = Table(
         Row(f"{data}_{name}", f"{data}, {label}", small=Plan(f"{data}/{recipe}", flags, pretrained=True), group=data)
         for data in ("kolektor", "speed_limits")
         for name, label, recipe, flags in (
-            ("topk", "patch selection", "perturbed", ()),
+            ("topk", "patch selection", "diverse", ()),
             ("cnn_small", "CNN on the image made small", "cnn", ()),
             ("cnn", "CNN on the whole image", "cnn", ("--model.view.scale=1",)),
         )

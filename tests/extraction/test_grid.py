@@ -43,7 +43,7 @@ def distance_to_best_patch(geometry, image_size, scale, dot):
     scorer = delta_scorer(geometry == "aligned")
     image = torch.zeros(1, 1, *image_size)
     image[0, 0, dot[1], dot[0]] = 1.0
-    best = scorer(make_view(image, scale)).argmax()
+    best = scorer(make_view(image, scale)).scores.argmax()
     left, top, right, bottom = grid_for(geometry, image_size, scale, (28, 28)).boxes(best).tolist()
     return abs((left + right) / 2 - (dot[0] + 0.5)), abs((top + bottom) / 2 - (dot[1] + 0.5))
 
