@@ -2,8 +2,8 @@
 
 python benchmarks/bench_large_images.py
 
-Pyramids of deflated tiles (soft blotches, which compress well) up to 65,536² are written to the temporary folder, 1 GB
-in all. "Predict" opens the file, makes the view at 1/16, scores it in tiles, and reads and answers from the ten best
+Pyramids of deflated tiles (soft blotches, which compress well) up to 65,536² are written to the temporary folder, 5 GB
+at most. "Predict" opens the file, makes the view at 1/16, scores it in tiles, and reads and answers from the ten best
 patches of 224² with a ResNet-18. "Decode" is decoding the file to bytes alone, where those fit into 4 GB. "Every patch"
 is reading and running the ResNet-18 over all patches side by side, measured on 32 of them and multiplied.
 """

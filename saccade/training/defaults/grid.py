@@ -22,6 +22,7 @@ LEAST_PX, MOST_PX = 32, 224
 SMALL_IMAGE_PX = 96
 VIEW_PX = 320 * 240
 POOLS = (8, 4)  # of the scorer, the usual one first
+BACKBONE_STRIDE = 8
 CANDIDATES_PER_PATCH = 4
 
 
@@ -92,7 +93,7 @@ def choose_k(known: Known) -> Iterator[Choice]:
     reason = f"{show(known.patch)} px each, together {percent(k * share)} of a typical image"
     if k < K:
         reason += f"; {K} would be {percent(K * share)}"
-    scale, pool = known.values.get("model.view.scale", 1.0), known.values.get("model.scorer.pool", POOLS[-1])
+    scale, pool = known.values.get("model.view.scale", 1.0), _pools(known)[-1]
     room = _fewest_candidates(known, scale, pool) // CANDIDATES_PER_PATCH
     if room < k:
         k, reason = max(room, 1), f"the grid has {CANDIDATES_PER_PATCH} candidates each for no more than that"
@@ -110,7 +111,7 @@ def choose_view(known: Known) -> Iterator[Choice]:
     size, candidates = view_size(known.images.typical, scale), _cells(known, pool)(known.images.typical, scale)
     apart = f"{pool / scale:.0f} px apart"
     yield Choice("model.view.scale", scale, f"a view of {show(size)} px gives {candidates:,} candidates {apart}")
-    if pool != POOLS[0]:
+    if pool != POOLS[0] and len(_pools(known)) > 1:
         yield Choice(
             "model.scorer.pool",
             pool,
@@ -124,9 +125,17 @@ def _wanted(known: Known) -> int:
     return max(2, round(math.sqrt(math.prod(known.images.typical) / VIEW_PX)))
 
 
+def _pools(known: Known) -> tuple[int, ...]:
+    """View pixels from one candidate to the next: what was given, or what is to be chosen from."""
+    given = known.options("scorer")
+    if given.get("name") == "backbone":
+        return (given.get("stride", BACKBONE_STRIDE),)
+    return (given["pool"],) if "pool" in given else POOLS
+
+
 def _scale_and_pool(known: Known) -> tuple[float, int]:
     """The coarsest view that leaves enough candidates, close enough together."""
-    pools = (known.values["model.scorer.pool"],) if "model.scorer.pool" in known.values else POOLS
+    pools = _pools(known)
     if "model.view.scale" in known.values:
         scale = known.values["model.view.scale"]
         return scale, next((pool for pool in pools if _fits(known, scale, pool)), pools[-1])
@@ -150,8 +159,11 @@ def _fewest_candidates(known: Known, scale: float, pool: int) -> int:
 
 def _cells(known: Known, pool: int):
     """N as a function of an image's size and the view's scale."""
+    given = known.options("scorer")
+    if given.get("name") == "backbone":  # its cells cover the view, wherever in them it looks
+        return partial(_count, ReceptiveField(pool, pool, pool / 2, tiles=True, before=0))
     tiles = known.values.get("model.extraction.geometry", "aligned") == "aligned"
-    scorer = build("scorer", SCORERS, {"name": "conv", **known.options("scorer"), "pool": pool}, 3, tiles=tiles)
+    scorer = build("scorer", SCORERS, {"name": "conv", **given, "pool": pool}, 3, tiles=tiles)
     return partial(_count, scorer.field)
 
 

@@ -122,12 +122,13 @@ def _model_of(weights: str | None) -> str:
 
 
 def choose_balance(known: Known) -> Iterator[Choice]:
-    """Classes of very different size must weigh the same, in the loss and in the choice of the best model."""
+    """Classes of very different size must count the same, in training and in the choice of the best model."""
     counts = [count for count in known.records.counts()["train"].values() if count]
     if max(counts) <= IMBALANCE * min(counts):
         return
     reason = f"the largest class has {max(counts):,} training images, the smallest {min(counts):,}"
-    yield Choice("class_weights", True, reason)
+    if "class_weights" not in known.values:
+        yield Choice("balanced", True, f"{reason}: batches hold as many of each")
     yield Choice("best_by", "balanced_accuracy", f"{reason}: plain accuracy would reward naming the largest")
 
 

@@ -95,7 +95,7 @@ def test_real_sets(shared_data, name, patch, scale, weighted):
     assert values["model.extraction.patch"] == [patch, patch]
     assert values["model.selection.k"] == 10
     assert values["model.view.scale"] == scale
-    assert ("class_weights" in values) == weighted
+    assert ("balanced" in values) == weighted
     assert values.get("best_by", "accuracy") == ("balanced_accuracy" if weighted else "accuracy")
     assert 500 <= values["steps"] <= 1000
     assert ("data.resize" in values) == (name != "speed_limits")
@@ -190,6 +190,12 @@ def test_a_given_scale_is_met_by_pooling():
     assert "model.scorer.pool" not in choose([(1000, 1000)], {"model.view.scale": 0.3})
 
 
+def test_a_scorer_made_of_a_backbone_is_met_by_the_scale():
+    values = choose([(1000, 1000)], {"model.scorer.name": "backbone", "model.scorer.stride": 16})
+    assert 16 / values["model.view.scale"] <= min(values["model.extraction.patch"]) / 2
+    assert "model.scorer.pool" not in values
+
+
 def test_given_processes_share_the_batch():
     assert choose([(1000, 1000)], {"devices": 3, "nodes": 2})["batch"] == 12
 
@@ -250,9 +256,8 @@ def test_a_file_of_weights_names_its_network():
 @pytest.mark.parametrize(("counts", "weighted"), [((30, 10), False), ((31, 10), True), ((90, 60, 20), True)])
 def test_classes_weigh_the_same_where_their_sizes_differ_much(counts, weighted):
     values = choose([(1000, 1000)], records=records_with(counts))
-    assert (values.get("class_weights"), values.get("best_by")) == (
-        (True, "balanced_accuracy") if weighted else (None,) * 2
-    )
+    assert (values.get("balanced"), values.get("best_by")) == ((True, "balanced_accuracy") if weighted else (None,) * 2)
+    assert "balanced" not in choose([(1000, 1000)], {"class_weights": True}, records=records_with(counts))
 
 
 @pytest.mark.parametrize(
