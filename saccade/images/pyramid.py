@@ -20,6 +20,8 @@ from saccade.images.boxes import Box
 
 # Decoded tiles that are kept: candidates overlap, and those of two rows of tiles across 40,000 px find them here.
 KEPT_BYTES = 2**27
+# A tile is decoded whole, whatever part of it is wanted: a small file may hold a huge one.
+MAX_TILE_PX = 2**24
 
 
 class NotASlideError(ValueError):
@@ -35,6 +37,9 @@ class OpenSlidePyramid:
         self.sizes = tuple((height, width) for width, height in self._slide.level_dimensions)
         heights = (self._slide.properties.get(f"openslide.level[{i}].tile-height") for i in range(len(self.sizes)))
         self.tile_rows = tuple(int(height or 256) for height in heights)
+        widths = (self._slide.properties.get(f"openslide.level[{i}].tile-width") for i in range(len(self.sizes)))
+        for rows, width in zip(self.tile_rows, widths, strict=True):
+            _refuse_huge(rows, int(width or 256))
 
     def read(self, level: int, box: Box) -> np.ndarray:
         """The bytes of a box; OpenSlide places it by whole pixels of level 0, so within half of one of those."""
@@ -59,7 +64,7 @@ class TiffPyramid:
         self.sizes = tuple((page.imagelength, page.imagewidth) for page in self._pages)
         self.tile_rows = tuple(page.chunks[0] for page in self._pages)
         # A partial over the pages, not a method: a cycle would keep the tiles until the garbage is collected.
-        kept = KEPT_BYTES // math.prod((*self._pages[0].chunks[:2], 3))
+        kept = KEPT_BYTES // max(math.prod((*page.chunks[:2], 3)) for page in self._pages)
         self._tile = lru_cache(kept)(partial(_decode_tile, path, self._pages))
 
     def read(self, level: int, box: Box) -> np.ndarray:
@@ -88,7 +93,13 @@ def _refuse_unreadable(page: tifffile.TiffPage) -> None:
     layout = page.axes, page.dtype, page.samplesperpixel, colour, page.tags.valueof("Orientation", 1)
     if layout not in _READABLE:
         raise NotASlideError(f"its pixels are {layout}: only upright 8-bit grey or RGB is read by tiles")
+    _refuse_huge(*page.chunks[:2])
     page.decode(None, 0)  # without a decoder for this compression, a ValueError that names the missing package
+
+
+def _refuse_huge(rows: int, columns: int) -> None:
+    if rows * columns > MAX_TILE_PX:
+        raise NotASlideError(f"its tiles or strips have {rows}×{columns} px, too many to read parts of it")
 
 
 def _decode_tile(path: Path, pages: Sequence[tifffile.TiffPage], level: int, index: int) -> np.ndarray:

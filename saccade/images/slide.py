@@ -9,6 +9,7 @@ rows and then added to the rows of the view it touches,
 which is the resize of the whole level without ever holding it. Regions read nothing but their tiles at level 0.
 """
 
+import math
 import os
 from collections.abc import Iterator
 from functools import partial
@@ -28,6 +29,7 @@ from saccade.images.pyramid import Pyramid, open_pyramid
 from saccade.images.view import view_size
 
 BAND_PX = 2**22  # read at once: 12 MB of bytes, large beside a tile
+MAX_VIEW_PX = 2**27  # 1.6 GB of floats
 PIECE_PX = 2**18  # resized at once: 3 MB of floats, which stay in the processor's cache
 
 
@@ -67,6 +69,12 @@ class SlideImage:
     def view(self, scale: float) -> Float[Tensor, "3 h w"]:
         """The image resized to `view_size(size, scale)`, from the nearest level that is large enough."""
         size, nearest = view_size(self.size, scale), self._nearest(scale)
+        if math.prod(size) > MAX_VIEW_PX:
+            raise BadImage(
+                self.path,
+                f"its view at scale {scale:.3g} would have {math.prod(size) / 1e6:,.0f} megapixels, the limit is "
+                f"{MAX_VIEW_PX / 1e6:,.0f}: use a model with a smaller view scale",
+            )
         return _resize(self._bands(nearest), self.pyramid.sizes[nearest], size)
 
     def rows(self, scale: float) -> Rows:

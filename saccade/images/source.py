@@ -23,6 +23,9 @@ from saccade.images.tensor import TensorImage
 Opened = TensorImage | FileImage | SlideImage
 
 
+_INTEGERS = (torch.uint8, torch.uint16, torch.bool)  # whose largest value is white
+
+
 @singledispatch
 def open_image(image: object) -> Opened:
     """The source for a path, a tensor (C H W), a NumPy array (H W 3 or H W) or a Pillow image.
@@ -53,6 +56,10 @@ def _open_path(path: str | Path) -> Opened:
 def _open_tensor(pixels: Tensor) -> Opened:
     if pixels.ndim != 3:
         raise ValueError(f"a tensor of shape {tuple(pixels.shape)} is not one image: expected C H W")
+    if not pixels.numel():
+        raise ValueError(f"an image of shape {tuple(pixels.shape)} has no pixels")
+    if not pixels.is_floating_point() and pixels.dtype not in _INTEGERS:
+        raise ValueError(f"pixels of type {pixels.dtype} have no set range: give bytes (uint8), or floats of [0, 1]")
     return TensorImage(v2.to_dtype(pixels, torch.float32, scale=True))
 
 
@@ -62,7 +69,8 @@ def _open_array(pixels: np.ndarray) -> Opened:
         pixels = np.stack([pixels] * 3, axis=-1)
     if pixels.ndim != 3 or pixels.shape[-1] != 3:
         raise ValueError(f"an array of shape {pixels.shape} is not an RGB or grey image: expected H W 3 or H W")
-    return open_image(rearrange(torch.from_numpy(pixels), "h w c -> c h w"))
+    # A copy: torch knows neither mirrored arrays nor ones that may not be written to.
+    return open_image(rearrange(torch.from_numpy(np.array(pixels)), "h w c -> c h w"))
 
 
 @open_image.register(Image.Image)

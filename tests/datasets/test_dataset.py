@@ -92,6 +92,7 @@ def test_finer_files_are_rounded_to_bytes(tmp_path):
 
 def test_batches_are_channels_last_and_scale_to_the_unit_range(records):
     batch = collate([ImageDataset(records)[n] for n in (0, 3)])
+    assert isinstance(batch.image, torch.Tensor)
     floats = unit_range(batch.image)
     assert batch.image.is_contiguous(memory_format=torch.channels_last)
     assert floats.is_contiguous(memory_format=torch.channels_last)

@@ -8,7 +8,7 @@ import openslide
 import pytest
 import tifffile
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from torch.testing import assert_close
@@ -57,6 +57,7 @@ def reads(monkeypatch) -> list[tuple[int, Box]]:
     return log
 
 
+@settings(deadline=None)
 @given(data=st.data(), old=st.tuples(st.integers(1, 70), st.integers(2, 70)), piece_px=st.integers(1, 700))
 def test_a_resize_in_pieces_is_the_resize_of_the_whole(data, old, piece_px):
     # At least two columns: torch's antialiased resize to a single one repeats its first row all the way down.
@@ -172,6 +173,22 @@ def test_a_turned_tiff_is_left_to_the_file_reader_which_turns_it(tmp_path):
     source = open_image(tmp_path / "a.tif")
     assert isinstance(source, FileImage)
     assert_close(source.view(1.0), to_tensor(np.rot90(pixels, -1).copy()))
+
+
+def test_a_file_of_huge_strips_is_no_slide(monkeypatch, tmp_path):
+    """Each would be decoded whole for any part of it, and a few bytes may hold a large one."""
+    tifffile.imwrite(tmp_path / "a.tif", noise(100, 80), rowsperstrip=50, photometric="rgb")
+    assert isinstance(open_image(tmp_path / "a.tif"), SlideImage)
+    monkeypatch.setattr(pyramid, "MAX_TILE_PX", 50 * 80 - 1)
+    assert isinstance(open_image(tmp_path / "a.tif"), FileImage)
+
+
+def test_a_view_that_would_fill_the_memory_is_refused_with_the_scale(monkeypatch, tmp_path):
+    source = SlideImage(write_pyramid(tmp_path / "a.tif", noise(100, 100)))
+    monkeypatch.setattr(slide, "MAX_VIEW_PX", 25 * 25)
+    assert source.view(0.25).shape == (3, 25, 25)
+    with pytest.raises(BadImage, match=r"view at scale .* would have"):
+        source.view(0.3)
 
 
 def test_a_damaged_tile_is_named_by_its_file(tmp_path):

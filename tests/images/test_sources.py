@@ -186,6 +186,8 @@ def test_open_image_takes_integers_greys_and_alpha():
     assert_close(open_image(deep).view(1.0), torch.tensor([[[0.0, 1.0]]]))
     grey = open_image(np.array([[0, 51]], dtype=np.uint8))
     assert_close(grey.view(1.0), torch.tensor([0.0, 0.2]).expand(3, 1, 2))
+    bgr = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
+    assert_close(open_image(bgr[..., ::-1]).view(1.0), open_image(bgr).view(1.0).flip(0))
     clear = open_image(Image.new("RGBA", (2, 1), (255, 0, 0, 0)))
     assert_close(clear.view(1.0), torch.ones(3, 1, 2))
 
@@ -196,6 +198,8 @@ def test_open_image_takes_integers_greys_and_alpha():
         (3, "a int is not an image source: expected a path"),
         (torch.zeros(1, 3, 8, 8), "expected C H W"),
         (np.zeros((8, 8, 4)), "expected H W 3 or H W"),
+        (np.zeros((8, 8, 3), np.int64), "give bytes"),  # scaled by its own largest value it would be black
+        (np.zeros((0, 8, 3)), "has no pixels"),
         (Image.new("F", (2, 2)), "scale its array"),
         ("nowhere/a.png", "no image at nowhere"),
     ],
