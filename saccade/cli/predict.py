@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,8 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 def predict(args: Namespace) -> int:
-    """Answer for every image; 1 if one could not be read."""
-    from saccade.predictor.find import find_images
+    """Answer for every image; 1 if one could not be read or drawn."""
+    from saccade.predictor.find import find_images, is_list
     from saccade.predictor.lines import format_of
     from saccade.predictor.output import refuse_existing
 
@@ -51,7 +51,10 @@ def predict(args: Namespace) -> int:
     _refuse_inside(args)
     total = sum(1 for _ in find_images(args.images))
     if not total:
-        raise ValueError(f"no images in {', '.join(args.images)}: expected files with an image's suffix, such as .jpg")
+        named = ", ".join(f"{source} (the list is empty)" if is_list(source) else source for source in args.images)
+        raise ValueError(
+            f"no images in {named}: expected files with an image's suffix, such as .jpg, or a list with one path a line"
+        )
     keep_freed_memory()
     try:
         return _predict(args, form, total)
@@ -62,9 +65,10 @@ def predict(args: Namespace) -> int:
 
 def _refuse_inside(args: Namespace) -> None:
     """Pictures must not land among the images that are being found."""
-    folders = [Path(source).resolve() for source in args.images if os.path.isdir(source)]
+    from saccade.predictor.find import may_find
+
     for flag, place in (("--overlay", args.overlay), ("--crops", args.crops)):
-        if place and (inside := [f for f in folders if place.resolve().is_relative_to(f)]):
+        if place and (inside := [source for source in args.images if may_find(source, place)]):
             raise ValueError(f"{flag} {place} lies in {inside[0]}, among the images: give a folder elsewhere")
 
 
@@ -88,7 +92,8 @@ def _predict(args: Namespace, form: Any, total: int) -> int:
             if isinstance(answer, Failure):
                 told.fail(f"{image}: {answer.error}")
             elif album:
-                album.draw(predictor, image, answer)
+                with told.drawing(image):
+                    album.draw(predictor, image, answer)
             writer.write(image, answer)
     return told.finish()
 
@@ -109,7 +114,7 @@ class _Account:
 
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
         self.out, self.total, self.done, self.failed = out, total, done, failed
-        self.first_failure = ""
+        self.first_failure, self.undrawn = "", 0
         self.begin, self.done_before = time.monotonic(), done
 
     def follow(self, answers: Iterable[Any]) -> Iterator[Any]:
@@ -139,6 +144,17 @@ class _Account:
         self.failed += 1
         self.first_failure = self.first_failure or what
 
+    @contextmanager
+    def drawing(self, image: str) -> Iterator[None]:
+        """Tell and count a picture that cannot be drawn: no line does, for the answer is there all the same."""
+        from saccade.predictor.stream import explain
+
+        try:
+            yield
+        except (OSError, ValueError, RuntimeError) as error:
+            self.undrawn += 1
+            self.console.print(f"{image}: answered, but not drawn: {explain(error).error}", markup=False)
+
     def finish(self) -> int:
         """Say how it went, and the exit code of that."""
         seconds, count = time.monotonic() - self.begin, self.done - self.done_before
@@ -147,7 +163,9 @@ class _Account:
         if self.failed:
             text = f"{self.failed} of {self.total} images failed"
             self.console.print(f"{text}, first {self.first_failure}" if self.first_failure else text, markup=False)
-        return 1 if self.failed else 0
+        if self.undrawn:
+            self.console.print(f"{self.undrawn} of {count} images could not be drawn", markup=False)
+        return 1 if self.failed or self.undrawn else 0
 
 
 PREDICT = Command("answer for images of any size: label, probabilities, boxes", _add_arguments, predict)

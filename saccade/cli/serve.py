@@ -46,6 +46,7 @@ def serve(args: Namespace) -> int:
 
     from saccade.predictor import Predictor
     from saccade.serve import Limits, create_app
+    from saccade.serve.connections import ImpatientProtocol
 
     limits = Limits(
         max_bytes=round(args.max_mb * 1e6),
@@ -59,10 +60,14 @@ def serve(args: Namespace) -> int:
         hosts = LOOPBACK if args.host in LOOPBACK else ("*",)
         app = create_app(predictor, name=args.run.resolve().name, limits=limits, hosts=hosts)
         _greet(sock)
-        bound = MAX_CONNECTIONS + args.queue
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False, limit_concurrency=bound)).run(
-            sockets=[sock]
+        config = uvicorn.Config(
+            app,
+            http=ImpatientProtocol,
+            log_level="warning",
+            server_header=False,
+            limit_concurrency=MAX_CONNECTIONS + args.queue,
         )
+        uvicorn.Server(config).run(sockets=[sock])
     return 0
 
 
@@ -72,9 +77,9 @@ def _listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:
-        raise OSError(
-            f"cannot listen on {host}, port {port} ({error.strerror or error}): choose another --port or --host"
-        ) from error
+        # Python adds to the reason what it tried to bind, which is already said here.
+        reason = (error.strerror or str(error)).partition(" (while")[0]
+        raise OSError(f"cannot listen on {host}, port {port} ({reason}): choose another --port or --host") from error
 
 
 def _greet(sock: socket.socket) -> None:

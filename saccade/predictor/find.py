@@ -1,12 +1,14 @@
 """What somebody typed → image files: a file, a folder, a pattern such as `photos/**/*.jpg`, or a list of paths in a
 .txt file, one a line, relative to the current folder.
 
-Folders are walked as they are read, sorted by name, hidden files left out, linked folders entered.
+Folders are walked as they are read, sorted by name, hidden files left out, linked folders entered; each folder once.
 """
 
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import takewhile
 from pathlib import Path
 
 from saccade.datasets.own import IMAGE_SUFFIXES
@@ -20,17 +22,34 @@ def find_images(sources: Iterable[str]) -> Iterator[str]:
         if os.path.isdir(source):
             yield from _walk(source)
         elif os.path.isfile(source):
-            yield from _read_list(source) if source.lower().endswith(LIST_SUFFIX) else (source,)
+            yield from _read_list(source) if is_list(source) else (source,)
         else:
             yield from _match(source)
 
 
+def is_list(source: str) -> bool:
+    """Whether `source` is a file that lists images."""
+    return os.path.isfile(source) and source.lower().endswith(LIST_SUFFIX)
+
+
 def _walk(folder: str) -> Iterator[str]:
-    for where, folders, files in os.walk(folder, followlinks=True):
+    entered = set()  # a link to a folder above would lead in circles
+    for where, folders, files in os.walk(folder, followlinks=True, onerror=_refuse):
+        found = os.stat(where)
+        if (found.st_dev, found.st_ino) in entered:
+            folders.clear()
+            continue
+        entered.add((found.st_dev, found.st_ino))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             if not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES:
                 yield os.path.join(where, name)
+
+
+def _refuse(error: OSError) -> None:
+    raise OSError(
+        f"{error.filename}: this folder cannot be read ({error.strerror}); make it readable, or give the others alone"
+    ) from error
 
 
 def _read_list(path: str) -> Iterator[str]:
@@ -47,6 +66,31 @@ def _match(pattern: str) -> Iterator[str]:
             f"{LIST_SUFFIX} file that lists them"
         )
     yield from sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+
+
+def may_find(source: str, folder: Path) -> bool:
+    """Whether pictures (.png) that are written below `folder` would be among the images of `source`.
+
+    >>> may_find("photos/**/*", Path("photos/seen")), may_find("photos/*.png", Path("photos/seen"))
+    (True, False)
+    """
+    if os.path.isdir(source):
+        return folder.resolve().is_relative_to(Path(source).resolve())
+    if os.path.isfile(source):
+        return False
+    parts = Path(source).parts
+    fixed = tuple(takewhile(lambda part: not glob.has_magic(part), parts))
+    root, suffix = Path(*fixed).resolve(), os.path.splitext(source)[1]
+    if not folder.resolve().is_relative_to(root) or (suffix and not fnmatchcase(".png", suffix)):
+        return False
+    return _reaches(parts[len(fixed) :], folder.resolve().relative_to(root).parts)
+
+
+def _reaches(pattern: Sequence[str], folder: Sequence[str]) -> bool:
+    """Whether something below `folder` can match, both given part by part."""
+    if not pattern or not folder or pattern[0] == "**":
+        return bool(pattern)
+    return fnmatchcase(folder[0], pattern[0]) and _reaches(pattern[1:], folder[1:])
 
 
 def common_folder(sources: Iterable[str]) -> Path:

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 from saccade.predictor.answer import Failure, Prediction
 
+MAX_LINES = 4096  # of one row: no path has more letters
+
 
 class Done(NamedTuple):
     """What a line says was done: an image, and whether it failed."""
@@ -59,6 +61,10 @@ class JsonLines:
         """One answer."""
         return json.dumps({"image": image, **as_tree(answer)}, ensure_ascii=False) + "\n"
 
+    def whole(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines without the last one if it is torn."""
+        return (line for line in lines if line.endswith("\n"))
+
     def read(self, lines: Iterable[str]) -> Iterator[Done]:
         """What was done, line by line; ValueError where a line is of another model, or of something else."""
         for text in lines:
@@ -89,6 +95,18 @@ class Table:
         row = (image, answer.label, shares[answer.label], *shares.values(), places, scores, *size, time, "")
         return _row(row)
 
+    def whole(self, lines: Iterable[str]) -> Iterator[str]:
+        """The rows without the last one if it is torn; a quoted name may go on in the next line."""
+        row, quotes = [], 0
+        for line in lines:
+            row.append(line)
+            quotes += line.count('"')
+            if line.endswith("\n") and quotes % 2 == 0:
+                yield "".join(row)
+                row, quotes = [], 0
+            elif len(row) > MAX_LINES:  # damage, not a torn row: all that follows would be lost
+                raise ValueError(f"a quote of --out is still open after {MAX_LINES} lines: mend it, or give another")
+
     def read(self, lines: Iterable[str]) -> Iterator[Done]:
         """What was done, row by row."""
         for row in csv.reader(lines):
@@ -99,8 +117,8 @@ class Table:
 
 def _row(values: Iterable[Any]) -> str:
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerow(values)
-    return text.getvalue()
+    csv.writer(text, lineterminator="\r\n").writerow(values)  # so that a lone \r in a name is quoted too
+    return text.getvalue().removesuffix("\r\n") + "\n"
 
 
 Format = JsonLines | Table

@@ -1,5 +1,6 @@
 """Lines into a file, whole and at once; and back into the middle of it: after the last whole line."""
 
+import csv
 import os
 from collections.abc import Iterator
 from io import BufferedIOBase, BufferedRandom, TextIOWrapper
@@ -51,16 +52,42 @@ def go_on(file: BufferedRandom, form: Format, images: Iterator[str], name: Path)
     """Bring `file` to the end of its last whole line and `images` to the first that has no line in it."""
     file.seek(0)
     text = TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="\n")
-    lines = (line for line in text if line.endswith("\n"))
+    lines = _Counted(form.whole(text))
     try:
-        if form.head and (head := next(lines, form.head)) != form.head:
-            raise ValueError(f"{name} has the columns {head.strip()}, expected {form.head.strip()}: give another --out")
+        if form.head and (head := next(lines, None)) != form.head:
+            _check_torn_head(file, form, head, name)
         progress = _skip(form, lines, images, name)
     finally:
         text.detach()
-    cut_torn_line(file)  # only now: a file that is refused stays as it is
+    file.truncate(lines.end)  # only now: a file that is refused stays as it is
     file.seek(0, os.SEEK_END)
     return progress
+
+
+class _Counted:
+    """The same lines, and the byte where the last of them ended."""
+
+    def __init__(self, lines: Iterator[str]):
+        self.lines, self.end = lines, 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self.lines)
+        self.end += len(line.encode("utf-8", errors="surrogateescape"))
+        return line
+
+
+def _check_torn_head(file: BufferedRandom, form: Format, head: str | None, name: Path) -> None:
+    """Raise an error unless `file` is empty or has but the begin of the columns, which a kill may leave."""
+    if head is None:
+        file.seek(0)
+        head = file.read(CHUNK).decode("utf-8", errors="surrogateescape")
+        if form.head.startswith(head):
+            return
+        head = head.partition("\n")[0]
+    raise ValueError(f"{name} has the columns {head.strip()}, expected {form.head.strip()}: give another --out")
 
 
 def _skip(form: Format, lines: Iterator[str], images: Iterator[str], name: Path) -> Progress:
@@ -82,21 +109,8 @@ def _read(form: Format, lines: Iterator[str], name: Path) -> Iterator[Done]:
     while True:
         try:
             line = next(read, None)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, csv.Error) as error:
             raise ValueError(f"{name} was not written with this model by saccade predict ({error})") from error
         if line is None:
             return
         yield line
-
-
-def cut_torn_line(file: BufferedRandom) -> None:
-    """Drop what comes after the last end of a line: a run that was killed may have left half of one."""
-    end = file.seek(0, os.SEEK_END)
-    while end:
-        start = max(0, end - CHUNK)
-        file.seek(start)
-        found = file.read(end - start).rfind(b"\n")
-        end = start + found + 1 if found >= 0 else start
-        if found >= 0:
-            break
-    file.truncate(end)

@@ -103,8 +103,11 @@ class Reader(NamedTuple):
 
 def _is_large(source: Source) -> bool:
     """Whether it is a file that would be too much as floats; only its header is read."""
+    if not isinstance(source, FileImage):
+        return False
     try:
-        return isinstance(source, FileImage) and math.prod(open_lazily(source.path).size) > LARGE_PX
+        with open_lazily(source.path) as image:
+            return math.prod(image.size) > LARGE_PX
     except OSError:  # whatever is wrong with it, decoding will say
         return False
 

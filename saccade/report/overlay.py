@@ -152,17 +152,19 @@ def _lead(axes: Axes, spot: tuple[float, float], box: Int[np.ndarray, "4"]) -> N
 
 def _badge(axes: Axes, spot: tuple[float, float], text: str, *, ha: str, va: str) -> None:
     box = {"boxstyle": "square,pad=0.15", "facecolor": "black", "edgecolor": "none", "alpha": 0.75}
-    axes.text(*spot, text, ha=ha, va=va, fontsize=7.5, color="white", bbox=box, clip_on=True)
+    axes.text(*spot, text, ha=ha, va=va, fontsize=7.5, color="white", bbox=box, clip_on=True, parse_math=False)
 
 
 def _write_caption(figure: Figure, caption: Caption, *, truth: bool) -> None:
     width, height = figure.get_size_inches()
     y, side = 1 - CAPTION_IN / 2 / height, 0.08 / width
     key = "dashed: where it is" if truth else ""
-    figure.text(1 - side, y, key, va="center", ha="right", fontsize=9, color=NEUTRAL)
+    figure.text(1 - side, y, key, va="center", ha="right", fontsize=9, color=NEUTRAL, parse_math=False)
     # About 0.0095 inches to a letter and point: long names of classes get small letters.
     fontsize = min(13.0, (width - 0.3 - 0.075 * len(key)) / (0.0095 * len(caption.text)))
-    figure.text(side, y, caption.text, va="center", fontsize=fontsize, weight="bold", color=caption.colour)
+    # Classes may be called anything: dollars in their names are no formulas.
+    style = {"weight": "bold", "color": caption.colour, "parse_math": False}
+    figure.text(side, y, caption.text, va="center", fontsize=fontsize, **style)
 
 
 def _percent(share: float) -> str:

@@ -14,7 +14,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from saccade.predictor import Predictor
 from saccade.serve.answer import Answer, Health, Model, Problem
-from saccade.serve.headers import SafeHeaders
+from saccade.serve.headers import SAFE, SafeHeaders
 from saccade.serve.limits import Limits
 from saccade.serve.service import Service
 
@@ -27,8 +27,9 @@ WHY = {
     408: "the upload took too long",
     413: "too many bytes or pixels",
     415: "not an image, or of a kind that cannot be read",
-    422: "no file, a damaged one, or one this model cannot take",
-    503: "too many requests wait; Retry-After says when to come again",
+    422: "no file, an empty or damaged one, or one this model cannot take",
+    500: "a fault of this server",
+    503: "too many requests, or too little memory; Retry-After says when to come again",
     504: "looking took too long",
 }
 FILE_FORM = {
@@ -58,7 +59,12 @@ Served = Annotated[Service, Depends(_service)]
 
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": Problem, "description": WHY[status]} for status in statuses}
+    problems: dict[int | str, dict[str, Any]] = {
+        status: {"model": Problem, "description": WHY[status]} for status in statuses
+    }
+    if 503 in problems:
+        problems[503]["headers"] = {"Retry-After": {"description": "seconds", "schema": {"type": "integer"}}}
+    return problems
 
 
 def _pictures(media_type: str) -> dict[int | str, dict[str, Any]]:
@@ -66,10 +72,10 @@ def _pictures(media_type: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": {media_type: {"schema": schema}}, "description": "the picture"}, **_problems(404, 422)}
 
 
-api = APIRouter(prefix="/api")
+api = APIRouter(prefix="/api", responses=_problems(500, 503))
 
 
-@api.post("/predict", openapi_extra=FILE_FORM, responses=_problems(400, 403, 408, 413, 415, 422, 503, 504))
+@api.post("/predict", openapi_extra=FILE_FORM, responses=_problems(400, 403, 408, 413, 415, 422, 504))
 async def predict(request: Request, service: Served) -> Answer:
     """What the model says of an image, and where it looked."""
     return await service.predict(request)
@@ -120,6 +126,7 @@ def create_app(
     app = FastAPI(title="Saccade", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None, lifespan=lifespan)
     app.include_router(api)
     app.add_exception_handler(RequestValidationError, _say_what_is_wrong)
+    app.add_exception_handler(Exception, _say_that_it_failed)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     app.add_middleware(SafeHeaders)
     for address, file in PAGE.items():
@@ -131,6 +138,12 @@ async def _say_what_is_wrong(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     said = "; ".join(f"{problem['loc'][-1]}: {problem['msg']}" for problem in error.errors())
     return JSONResponse({"detail": said}, status_code=422)
+
+
+async def _say_that_it_failed(request: Request, error: Exception) -> Response:
+    # Made outside of every middleware, so the headers are its own; the error itself goes on to the server's log.
+    headers = {**SAFE, "Cache-Control": "no-store"}
+    return JSONResponse({"detail": "the server failed: its log says why"}, status_code=500, headers=headers)
 
 
 def _page(name: str) -> Callable[[Request], Awaitable[Response]]:

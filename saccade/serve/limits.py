@@ -5,6 +5,10 @@ import time
 from collections.abc import Awaitable
 from typing import NamedTuple, TypeVar
 
+from fastapi import HTTPException
+
+RETRY_S = 5
+
 T = TypeVar("T")
 
 
@@ -26,6 +30,11 @@ class Limits(NamedTuple):
     queue: int = 8
     kept: int = 8
     kept_s: float = 600.0
+
+
+def try_later(why: str) -> HTTPException:
+    """503, with the time after which to come again."""
+    return HTTPException(503, f"{why}: try again in {RETRY_S} s", {"Retry-After": str(RETRY_S)})
 
 
 class Deadline:

@@ -1,5 +1,6 @@
 """An uploaded file → what the model sees in it, and tiles for people; too many pixels are refused before decoding."""
 
+import logging
 import math
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from saccade.images import BadImage, NotASlideError, SlideImage
 from saccade.images.decode import open_lazily
 from saccade.predictor import Predictor
 from saccade.report.look import Seen
-from saccade.serve.limits import Limits
+from saccade.serve.limits import Limits, try_later
 from saccade.serve.tiles import PixelTiles, SlideTiles, Tiles
 
 
@@ -25,17 +26,31 @@ class Examined(NamedTuple):
 
 
 def examine(predictor: Predictor, path: Path, limits: Limits) -> Examined:
-    """Everything a request asks of the worker; an HTTPException where the image is the reason that it fails."""
+    """Everything a request asks of the worker; an HTTPException that says why it fails."""
     try:
         tiles = open_tiles(path, limits)
         start = time.perf_counter()
         seen = predictor.look(path)
         return Examined(tiles, seen, 1000 * (time.perf_counter() - start))
     except BadImage as error:
-        unknown = isinstance(error.__cause__, UnidentifiedImageError)
-        raise HTTPException(415 if unknown else 422, error.reason) from error
-    except ValueError as error:  # an image that this model cannot take, such as one smaller than its view
+        raise _refuse(error) from error
+    except (ValueError, OSError) as error:  # an image that this model cannot take, such as one smaller than its view
         raise HTTPException(422, str(error).replace(str(path), "the image")) from error
+    except (MemoryError, RuntimeError) as error:  # torch says with a RuntimeError that memory is short
+        logging.getLogger(__name__).exception("looking at an image failed")
+        raise try_later("the server is short of memory, or its model failed on this image") from error
+
+
+def _refuse(error: BadImage) -> HTTPException:
+    if is_short_of_memory(error):
+        return try_later("the server is short of memory")
+    unknown = isinstance(error.__cause__, UnidentifiedImageError)
+    return HTTPException(415 if unknown else 422, error.reason)
+
+
+def is_short_of_memory(error: Exception) -> bool:
+    """Whether the server, not the image, is the reason; readers of images wrap whatever they meet."""
+    return isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
 
 
 def open_tiles(path: Path, limits: Limits) -> Tiles:

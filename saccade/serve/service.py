@@ -14,13 +14,12 @@ from PIL import Image
 from saccade.predictor import Predictor
 from saccade.serve.answer import MAX_CROPS, Answer, Health, Model, describe, make_answer
 from saccade.serve.desk import BusyError, Desk
-from saccade.serve.limits import Deadline, Limits
-from saccade.serve.picture import Examined, examine
+from saccade.serve.limits import Deadline, Limits, try_later
+from saccade.serve.picture import Examined, examine, is_short_of_memory
 from saccade.serve.store import Kept, Store
 from saccade.serve.tiles import make_tile
 from saccade.serve.upload import receive_upload
 
-RETRY_S = 5
 SWEEP_S = 15
 
 
@@ -51,8 +50,7 @@ class Service:
             with self.desk.place():
                 yield
         except BusyError as busy:
-            detail = f"{self.desk.places} images are being looked at or wait: try again in {RETRY_S} s"
-            raise HTTPException(503, detail, {"Retry-After": str(RETRY_S)}) from busy
+            raise try_later(f"{self.desk.places} images are being looked at or wait") from busy
 
     async def _examine(self, path: Path, deadline: Deadline) -> Examined:
         try:
@@ -67,6 +65,8 @@ class Service:
             tile = await asyncio.get_running_loop().run_in_executor(self._cutters, job)
         except Exception as error:  # decoders meet damaged tiles with almost any exception
             self._kept(token)  # dropped meanwhile, file and all
+            if is_short_of_memory(error):
+                raise try_later("the server is short of memory") from error
             raise HTTPException(422, "this part of the image is damaged") from error
         if tile is None:
             raise HTTPException(404, f"the image has no tile {x}, {y} at level {level}")

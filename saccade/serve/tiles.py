@@ -15,6 +15,7 @@ from PIL import Image
 from saccade.images import SlideImage
 from saccade.images.boxes import Box
 from saccade.images.decode import MAX_PIXELS, read_pixels
+from saccade.images.pyramid import KEPT_BYTES
 
 TILE_PX = 512
 QUALITY = 90
@@ -68,7 +69,7 @@ class PixelTiles:
 class SlideTiles:
     """Tiles of a slide or pyramid, each read from the nearest level of the file that is fine enough."""
 
-    num_bytes = 0
+    num_bytes = KEPT_BYTES  # what the decoded tiles of its file may grow to while people look around
 
     def __init__(self, slide: SlideImage):
         self._slide = slide

@@ -30,6 +30,7 @@ class Upload(NamedTuple):
 async def receive_upload(request: Request, path: Path, limits: Limits, deadline: Deadline) -> Upload:
     """The file in the multipart field `file`, written to `path`, or an HTTPException that says what is wrong."""
     _refuse_other_sites(request)
+    _refuse_other_bodies(request)
     try:
         async with _limited(request, limits, deadline).form(max_files=1, max_fields=1) as form:
             file = _the_file(form.get("file"), limits)
@@ -45,6 +46,16 @@ def _refuse_other_sites(request: Request) -> None:
     # A page elsewhere can make a browser post here: it could not read the answer, but it would keep the model busy.
     if request.headers.get("sec-fetch-site") == "cross-site":
         raise HTTPException(403, "images are taken from this server's own page and from programs, not from other sites")
+
+
+def _refuse_other_bodies(request: Request) -> None:
+    kind = request.headers.get("content-type", "")
+    if kind.partition(";")[0].strip().lower() != "multipart/form-data":
+        raise HTTPException(
+            400,
+            f"the body is {kind[:NAME_LETTERS] or 'of no type'}, expected multipart/form-data: send an image as in "
+            "curl -F file=@photo.jpg",
+        )
 
 
 def _limited(request: Request, limits: Limits, deadline: Deadline) -> Request:
@@ -74,7 +85,9 @@ def _the_file(field: object, limits: Limits) -> UploadFile:
     if not isinstance(field, UploadFile):
         came = "text" if isinstance(field, str) else "nothing"
         raise HTTPException(422, f"the field 'file' holds {came}: send an image in it, as in curl -F file=@photo.jpg")
-    if (field.size or 0) > limits.max_bytes:
+    if not field.size:
+        raise HTTPException(422, "the file is empty (0 bytes): send it again")
+    if field.size > limits.max_bytes:
         raise _too_large(limits)
     return field
 

@@ -161,7 +161,10 @@ def test_resume_without_a_file_begins_one(run, photos):
         (["nowhere"], "nowhere: no such file or folder"),
         (["photos/*.gif"], "no images in photos/*.gif"),
         (["empty"], "no images in empty"),
+        (["empty.txt"], r"no images in empty.txt \(the list is empty\)"),
         (["photos", "--overlay", "photos/pictures"], "lies in .* among the images"),
+        (["photos/**/*", "--crops", "photos/pictures"], "lies in .* among the images"),
+        (["photos", "--out", "quote.csv", "--resume"], "has the columns say"),
     ],
 )
 def test_what_a_user_can_mend_is_one_line_and_touches_nothing(run, photos, capsys, words, message):
@@ -171,6 +174,8 @@ def test_what_a_user_can_mend_is_one_line_and_touches_nothing(run, photos, capsy
     Path("cats.jsonl").write_text('{"image": "photos/0.png", "probabilities": {"cat": 1, "dog": 0}}\n')
     Path("notes.jsonl").write_text("what I did today\nand")
     Path("other.csv").write_text("image,label\na.png")
+    Path("quote.csv").write_text('say\n"what you want\n')
+    Path("empty.txt").write_text("\n")
     before = {path: path.read_text() for path in Path().iterdir() if path.is_file()}
     assert predict(run, *words) == 2
     told = capsys.readouterr()
@@ -215,6 +220,59 @@ def test_names_that_are_no_text_come_back_as_they_were(run, photos, capsysbinary
         assert predict(run, "photos", "--out", out, "--resume") == 0
     lines = Path("out.jsonl").read_text(errors="surrogateescape").splitlines()
     assert name in [json.loads(line)["image"] for line in lines]
+
+
+@pytest.mark.parametrize("torn", [b'"photos/a', b'"photos/a\n', b'"photos/a\n""', b'"photos/a\n""b\n'])
+def test_a_row_torn_in_a_name_of_several_lines_is_made_again(run, photos, torn):
+    shutil.copy("photos/0.png", 'photos/a\n"b\n\r.png')
+    images = ["photos/0.png", 'photos/a\n"b\n\r.png', "photos/1.png"]
+    out = Path("out.csv")
+    assert predict(run, *images, "--out", str(out)) == 0
+    head, first, *rest = out.read_bytes().split(b"\n")
+    assert b"\n".join(rest).startswith(torn)
+    out.write_bytes(b"\n".join([head, first, torn]))
+    assert predict(run, *images, "--out", str(out), "--resume") == 0
+    with out.open(newline="") as file:
+        assert [row["image"] for row in csv.DictReader(file)] == images
+
+
+def test_a_quote_that_never_closes_costs_no_rows(run, photos, capsys):
+    out = Path("out.csv")
+    assert predict(run, "photos", "--out", str(out)) == 0
+    lines = out.read_text().splitlines(keepends=True)
+    out.write_text("".join(lines[:2]) + '"' + "".join(lines[2:] * 1000))
+    before = out.read_text()
+    assert predict(run, "photos", "--out", str(out), "--resume") == 2
+    assert "still open after" in capsys.readouterr().err
+    assert out.read_text() == before
+
+
+def test_an_image_that_cannot_be_drawn_is_answered_and_the_run_goes_on(run, photos, capsys):
+    long = f"photos/{'1' * 248}.png"  # there is no room for another .png
+    shutil.copy("photos/0.png", long)
+    words = ("photos", "--out", "out.jsonl", "--overlay", "seen")
+    expected = sorted([*NAMES[:4], long]) + NAMES[4:]
+    out = Path("out.jsonl")
+    out.touch()
+    for kept in (0, 2):
+        out.write_text("".join(out.read_text().splitlines(keepends=True)[:kept]))
+        assert predict(run, *words, "--resume") == 1
+        told = capsys.readouterr().err
+        assert f"{long}: answered, but not drawn: [Errno 36]" in told
+        assert f"1 of {7 - kept} images could not be drawn" in told
+        lines = [json.loads(line) for line in out.read_text().splitlines()]
+        assert [line["image"] for line in lines] == expected
+        assert not any("error" in line for line in lines)
+        assert len(list(Path("seen").rglob("*.png"))) == 6
+
+
+def test_dollars_in_names_of_classes_are_no_formulas(run, photos):
+    shutil.copytree(run, "dollars")
+    config = Path("dollars/best/config.json")
+    tree = json.loads(config.read_text())
+    config.write_text(json.dumps(tree | {"classes": ["$x_$", r"$\frac$"]}))
+    assert predict(Path("dollars"), "photos/0.png", "photos/1.png", "--overlay", "seen", "--out", "out.csv") == 0
+    assert len(list(Path("seen").iterdir())) == 2
 
 
 def test_pictures_mirror_the_images_and_crops_are_their_pixels(run, photos):

@@ -16,7 +16,7 @@ from torch.testing import assert_close
 from saccade import Predictor
 from saccade.images import SlideImage, open_image
 from saccade.images.decode import BadImage, read_pixels
-from saccade.predictor import Failure
+from saccade.predictor import Failure, reading
 from saccade.report.look import look_at
 from saccade.systems import load_model
 from saccade.training.run import evaluate
@@ -274,3 +274,11 @@ def test_bad_images_are_answered_with_their_error(run, image, tmp_path):
     assert failures[0] == "the file is empty (0 bytes)"
     assert "no pixel left" in failures[2]
     assert failures[3] == "no such file"
+
+
+def test_asking_for_the_size_leaves_no_file_open(image, monkeypatch):
+    opened = []
+    open_lazily = reading.open_lazily
+    monkeypatch.setattr(reading, "open_lazily", lambda path: opened.append(open_lazily(path)) or opened[-1])
+    reading.Reader()(image)
+    assert [picture.fp is None or picture.fp.closed for picture in opened] == [True]

@@ -2,27 +2,47 @@
 
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 
 from saccade import ModelConfig, PatchSelectionModel
-from saccade.scorer import BackboneScorer, attend
+from saccade.scorer import BackboneScorer, attend, backbone
 
 
-# The centre of cell 0 by hand. TensorFlow's padding puts the odd pixel behind: strides 2 at jumps 1, 2, 4 move it by
-# 1 + 2 + 4; symmetric padding leaves it on pixel 0; patches of 4 and 2 that do not overlap have it in their middle.
-@pytest.mark.parametrize(
-    ("model", "stride", "centre"),
-    [
-        ("tf_efficientnet_lite0", 8, 7.5),
-        ("tf_efficientnet_lite0", 16, 15.5),
-        ("resnet18", 8, 0.5),
-        ("convnext_atto", 8, 4.0),
-        ("mobilenetv3_small_100", 4, 0.5),
-    ],
-)
-def test_the_centre_of_a_cell_follows_from_kernels_strides_and_padding(model, stride, centre):
-    field = BackboneScorer(model=model, stride=stride).field
-    assert (field.stride, field.offset) == (stride, centre)
+@pytest.mark.parametrize(("tap", "centre"), [(0, 0.5), (1, 7.5)])
+def test_the_centre_of_a_cell_is_where_its_weights_look(tap, centre):
+    """TensorFlow's padding adds an even size's odd pixel behind: the stem and three strides begin at pixel 8 i, and
+    the second tap of each moves it by 1, 2 and 4."""
+    torch.manual_seed(0)
+    scorer = BackboneScorer(model="tf_efficientnet_lite0", stride=8, width=4).eval()
+    small = [layer for layer in scorer.stages.net.modules() if isinstance(layer, nn.Conv2d) and max(layer.stride) == 2]
+    assert [layer.kernel_size[0] for layer in small] == [3, 3, 5]
+    for layer in scorer.stages.net.modules():
+        if isinstance(layer, nn.Conv2d):
+            middle = layer.kernel_size[0] // 2
+            first = {3: 0, 5: 1}[layer.kernel_size[0]] if layer in small else middle
+            put = first + tap if layer in small else middle
+            nn.init.zeros_(layer.weight)
+            layer.weight.data[:, :, put, put] = torch.rand(layer.weight.shape[:2]) / layer.weight.shape[1]
+    assert backbone._find_centre(scorer, 3, 8) == pytest.approx(centre, abs=0.01)
+
+
+def test_the_centre_is_saved_with_the_weights(tmp_path):
+    model = PatchSelectionModel(
+        ModelConfig(
+            num_classes=2,
+            image_size=(96, 96),
+            view={"scale": 0.5},
+            scorer={"name": "backbone", "model": "resnet18", "stride": 4},
+            selection={"name": "hard", "k": 2},
+            extraction={"patch": 32},
+        )
+    )
+    model.scorer.centre.fill_(3.0)
+    model.save_pretrained(tmp_path)
+    again = PatchSelectionModel.from_pretrained(tmp_path)
+    assert again.scorer.field.offset == 3.0
+    assert torch.equal(again.grid((96, 96)).left_px, model.grid((96, 96)).left_px)
 
 
 def test_cells_cover_a_view_of_any_size():

@@ -83,7 +83,7 @@ def test_kept_for_a_while_only(predictor):
 @pytest.mark.parametrize(
     ("data", "status", "words"),
     [
-        (b"", 415, "empty"),
+        (b"", 422, "empty"),
         (b"hello, I am a text", 415, "not an image"),
         (as_png(scene())[:-2000], 422, "damaged"),
         (as_png(np.zeros((2, 2, 3), np.uint8)), 422, "view scale"),
@@ -112,9 +112,12 @@ def test_pixels_are_counted_before_they_are_decoded(client):
 
 
 def test_form_without_a_file_is_refused(client):
-    assert client.post("/api/predict", data={"file": "text"}).status_code == 422
     assert client.post("/api/predict", files={"other": b"x"}).status_code == 422
-    assert client.post("/api/predict", json={"file": "x"}).status_code == 422
+    assert client.post("/api/predict", files={"file": (None, "text")}).status_code == 422
+    for body in ({"data": {"file": "text"}}, {"json": {"file": "x"}}, {"content": b"x"}):  # the first: curl -d
+        response = client.post("/api/predict", **body)
+        assert response.status_code == 400
+        assert "curl -F file=@" in response.json()["detail"]
     headers = {"Content-Type": "multipart/form-data; boundary=x"}
     assert client.post("/api/predict", content=b"--y\r\nnonsense", headers=headers).status_code == 400
     assert client.post("/api/predict", files=[("file", b"1"), ("file", b"2")]).status_code == 400

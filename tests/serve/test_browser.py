@@ -174,3 +174,14 @@ def test_problems_are_said_and_the_page_goes_on(page):
     drop(page, "fine.png", as_png(scene()))
     page.wait_for_selector("#crops img")
     assert page.is_hidden("#problem")
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(404, "no longer keeps"), (422, "cannot be shown: of no use"), (503, "cannot be shown: of no use")],
+)
+def test_tile_that_does_not_come_is_explained(page, status, words):
+    page.route("**/tiles/**", lambda route: route.fulfill(status=status, json={"detail": "of no use"}))
+    drop(page, "fine.png", as_png(scene()))
+    page.wait_for_selector("#problem:not([hidden])")
+    assert words in page.inner_text("#problem")

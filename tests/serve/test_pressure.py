@@ -4,12 +4,18 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import httpx
+import numpy as np
 import pytest
-from served import WaitingPredictor, as_png, scene
+import torch
+from served import WaitingPredictor, as_png, as_pyramid, scene
 
+from saccade.images import SlideImage
+from saccade.images.pyramid import KEPT_BYTES
 from saccade.predictor import Predictor
 from saccade.serve import Limits, create_app
 from saccade.serve.service import Service
+from saccade.serve.store import MAX_BYTES, Kept, Store
+from saccade.serve.tiles import SlideTiles
 
 FORM = {"Content-Type": "multipart/form-data; boundary=cut"}
 HEAD = b'--cut\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\n\r\n'
@@ -114,17 +120,50 @@ def test_late_answers_are_thrown_away_and_their_place_stays_taken(waiting):
     with_client(waiting, Limits(queue=0, timeout_s=1.0), story)
 
 
-def test_failure_of_the_model_leaves_nothing_behind(waiting, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(torch.OutOfMemoryError("CUDA"), 503), (MemoryError(), 503), (OSError("too large"), 422), (KeyError("bug"), 500)],
+)
+def test_failure_of_the_model_is_said_and_leaves_nothing_behind(waiting, monkeypatch, error, status):
     def fail(image: object) -> None:
-        raise RuntimeError("out of memory")
+        raise error
 
     async def story(client: httpx.AsyncClient, service: Service) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(waiting, "look", fail)
-            assert (await post(client)).status_code == 500
+            response = await post(client)
+        assert response.status_code == status
+        assert set(response.json()) == {"detail"}
+        assert ("Retry-After" in response.headers) == (status == 503)
+        assert "default-src 'none'" in response.headers["Content-Security-Policy"]
         assert service.desk.taken == 0
         assert not list(service.store.new_path().parent.iterdir())
         waiting.go.set()
         assert (await post(client)).status_code == 200
 
     with_client(waiting, Limits(timeout_s=20), story)
+
+
+def test_tile_without_memory_can_be_asked_for_again(predictor, monkeypatch):
+    def fail(*args: object) -> None:
+        raise MemoryError
+
+    async def story(client: httpx.AsyncClient, service: Service) -> None:
+        address = (await post(client)).json()["image"]["tiles"].format(level=0, x=0, y=0)
+        with monkeypatch.context() as patch:
+            patch.setattr("saccade.serve.service.make_tile", fail)
+            refused = await client.get(address)
+        assert (refused.status_code, "memory" in refused.json()["detail"]) == (503, True)
+        assert (await client.get(address)).status_code == 200
+
+    with_client(predictor, Limits(timeout_s=20), story)
+
+
+def test_slides_are_kept_within_the_memory_bound(tmp_path):
+    (tmp_path / "slide").write_bytes(as_pyramid(scene(256, 256)))
+    slide, crops = SlideTiles(SlideImage(tmp_path / "slide")), np.zeros((0, 8, 8, 3), np.uint8)
+    store = Store(Limits(kept=100))
+    for number in range(20):
+        store.add(Kept(slide, crops, tmp_path / str(number)))
+    assert len(store._kept) == MAX_BYTES // KEPT_BYTES  # each may cache that much
+    store.close()

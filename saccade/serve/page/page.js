@@ -96,7 +96,11 @@ function crop(answer, address, i) {
 viewer.addEventListener("light", ({ detail }) => {
   [...$("crops").children].forEach((item, i) => item.firstChild.classList.toggle("lit", i === detail));
 });
-viewer.addEventListener("gone", () => say("The server no longer keeps this image: send it again to look closer."));
+viewer.addEventListener("failed", ({ detail: { status, why } }) => {
+  if (!status) say("The server does not answer: is it still running?");
+  else if (status === 404) say("The server no longer keeps this image: send it again to look closer.");
+  else say(`A part of the image cannot be shown: ${why ?? `the server failed (${status})`}.`);
+});
 
 $("choose").addEventListener("click", () => $("file").click());
 $("file").addEventListener("change", () => {

@@ -177,7 +177,7 @@ export class Viewer extends EventTarget {
     if (!tile && fetch) {
       tile = new Image();
       tile.onload = () => tiles === this.tiles && this.redraw();
-      tile.onerror = () => tiles === this.tiles && this.dispatchEvent(new Event("gone"));
+      tile.onerror = () => this.ask(tiles, key, tile.src);
       tile.src = this.picture.tiles.replace("{level}", level).replace("{x}", x).replace("{y}", y);
     }
     if (!tile) return null;
@@ -188,6 +188,15 @@ export class Viewer extends EventTarget {
       tiles.delete(old);
     }
     return tile;
+  }
+
+  // Why a tile did not come: an image only says that it did not.
+  async ask(tiles, key, address) {
+    const response = await fetch(address).catch(() => null);
+    const { detail } = (await response?.json().catch(() => null)) ?? {};
+    if (tiles !== this.tiles) return;
+    if (![404, 422].includes(response?.status)) tiles.delete(key); // it may come when it is drawn again
+    if (!response?.ok) this.dispatchEvent(new CustomEvent("failed", { detail: { status: response?.status, why: detail } }));
   }
 
   drawMap() {
