@@ -80,7 +80,8 @@ class Checkpoints(Callback):
             return
         task = cast(Task, pl_module)
         value = task.measures[self.best_by] * (-1 if self.best_by in SMALLER_IS_BETTER else 1)
-        if task.main_step > 0 and math.isfinite(value) and (self.best is None or value > self.best):
+        # Of equals the later one: a few validation images are soon all answered right, long before training has ended.
+        if task.main_step > 0 and math.isfinite(value) and (self.best is None or value >= self.best):
             self.best = value
             self._export(trainer, task.model, "best")
         self._export(trainer, task.model, "last")
