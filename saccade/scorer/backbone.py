@@ -63,11 +63,12 @@ class BackboneScorer(nn.Module):
             centre = _find_centre(self, channels, stride)
         # Saved with the weights: training may move it, but patches and scores have learnt to go together by then.
         self.register_buffer("centre", torch.tensor(centre))
+        self._place_cells()
+        self.register_load_state_dict_post_hook(lambda module, _: module._place_cells())
 
-    @property
-    def field(self) -> ReceptiveField:
-        """Cells that cover the view and look at `centre` of each."""
-        return ReceptiveField(self.stride, self.stride, float(self.centre), tiles=True, before=0)
+    def _place_cells(self) -> None:
+        """Cells cover the view and look at `centre` of each; a plain number, so that graphs can be traced."""
+        self.field = ReceptiveField(self.stride, self.stride, float(self.centre), tiles=True, before=0)
 
     def forward(self, view: Float[Tensor, "B C h w"]) -> Scored:
         """One score per cell, row by row, and what was seen there."""
