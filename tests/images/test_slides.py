@@ -8,7 +8,7 @@ import openslide
 import pytest
 import tifffile
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from torch.testing import assert_close
@@ -57,7 +57,6 @@ def reads(monkeypatch) -> list[tuple[int, Box]]:
     return log
 
 
-@settings(deadline=None)
 @given(data=st.data(), old=st.tuples(st.integers(1, 70), st.integers(2, 70)), piece_px=st.integers(1, 700))
 def test_a_resize_in_pieces_is_the_resize_of_the_whole(data, old, piece_px):
     # At least two columns: torch's antialiased resize to a single one repeats its first row all the way down.
