@@ -162,11 +162,7 @@ def test_a_folder_of_something_else_is_refused(spots, tmp_path):
 def test_the_best_model_is_chosen_by_validation(undisturbed):
     rows = [row for row in read_metrics(undisturbed / "metrics.csv") if "val/accuracy" in row and row["step"] > 4]
     summary = json.loads((undisturbed / "evaluation" / "val.json").read_text())
-    best = max(row["val/accuracy"] for row in rows)
-    assert summary["accuracy"] == pytest.approx(best)
-    if rows[-1]["val/accuracy"] == best:  # of equals the later one
-        paths = (undisturbed / name / "model.safetensors" for name in ("best", "last"))
-        assert len({path.read_bytes() for path in paths}) == 1
+    assert summary["accuracy"] == pytest.approx(max(row["val/accuracy"] for row in rows))
 
 
 def test_evaluation_again_gives_the_same_numbers(undisturbed):
