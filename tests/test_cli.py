@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tiny import make_spots, tiny_recipe
+from tiny_run import make_tiny_run
 
 from saccade import cli
 from saccade.cli import main
@@ -247,6 +248,19 @@ def test_train_evaluate_report_on_one_s_own_folder(pets, tmp_path, capsys):
     assert main(["report", str(run)]) == 0
     assert main([*words, "--data.workers=0"]) == 0
     assert "is finished" in capsys.readouterr().out
+
+
+def test_evaluation_with_patches_chosen_otherwise(tmp_path, capsys):
+    images = make_spots(tmp_path / "spots", 20)
+    run = make_tiny_run(tmp_path / "run", images)
+    assert main(["evaluate", str(run), "--selection", "soft"]) == 0
+    assert [path.name for path in sorted((run / "evaluation").iterdir())] == ["test-soft.csv", "test-soft.json"]
+    cnn = make_tiny_run(tmp_path / "cnn", images, system="cnn")
+    capsys.readouterr()
+    assert main(["evaluate", str(cnn), "--selection", "soft"]) == 2
+    error = capsys.readouterr().err
+    assert "leave --selection out" in error
+    assert len(error.strip().splitlines()) == 1
 
 
 def test_a_folder_without_a_run_is_told(tmp_path, capsys):

@@ -94,11 +94,11 @@ def _list_tables(console: "Console") -> int:
 
 
 def _list_jobs(jobs: Sequence["Job"], console: "Console") -> int:
-    from saccade.reproduce.jobs import shell_line, state
+    from saccade.reproduce.jobs import shell_lines, state
 
     for job in jobs:
-        text = f"{job.name} ({state(job)}; paper: {job.row.paper})\n    {shell_line(job)}"
-        console.print(text, soft_wrap=True, highlight=False, markup=False)
+        lines = [f"{job.name} ({state(job)}; paper: {job.row.paper})", *shell_lines(job)]
+        console.print("\n    ".join(lines), soft_wrap=True, highlight=False, markup=False)
     return 0
 
 

@@ -31,6 +31,11 @@ def _add_evaluate_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", type=Path, help="a run folder, as `saccade train` made it")
     parser.add_argument("--data", type=Path, help="other images than those of the run: a folder, table or archive")
     parser.add_argument("--split", choices=("train", "val", "test"), default="test", help="default: test")
+    parser.add_argument(
+        "--selection",
+        choices=("soft", "discrete"),
+        help="how patches are chosen, for the selections perturbed and sinkhorn (default: as the recipe says)",
+    )
 
 
 def evaluate(args: Namespace) -> int:
@@ -42,7 +47,7 @@ def evaluate(args: Namespace) -> int:
 
     keep_freed_memory()
     console = Console()
-    summary = run(args.run, split=args.split, data=args.data, console=console)
+    summary = run(args.run, split=args.split, data=args.data, selection=args.selection, console=console)
     console.print(numbers_table(summary))
     return 0
 

@@ -1,6 +1,6 @@
-"""(row, seed) → a run folder, the command that fills it, and how far it is.
+"""(row, seed) → a run folder, the commands that fill it, and how far it is.
 
-A folder is named after the recipe, the flags and the seed, so tables that need the same run share it.
+A folder is named after the recipe, the flags and the seed, so rows and tables that need the same run share it.
 """
 
 import json
@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +16,7 @@ from saccade.recipes import SUFFIXES
 from saccade.reproduce.table import Plan, Row, Scale, Table
 from saccade.training.recipe import Recipe, load_recipe
 
-State = Literal["missing", "begun", "finished", "other"]
+State = Literal["missing", "begun", "trained", "finished", "other"]
 # Where things lie is no property of a run.
 PLACES = ("data.path", "data.generate.source", "data.workers", "model.features.weights")
 
@@ -46,13 +47,20 @@ class Request(NamedTuple):
 
 
 class Job(NamedTuple):
-    """One run of a row."""
+    """One run of a row.
+
+    command:    trains it.
+    evaluation: the one that the row is read from.
+    evaluate:   makes that one, where training does not.
+    """
 
     row: Row
     seed: int
     folder: Path
     recipe: Recipe
     command: tuple[str, ...]
+    evaluation: str = "test"
+    evaluate: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -89,7 +97,7 @@ def make_job(request: Request, row: Row, seed: int) -> Job:
     plan = row.plan(request.scale)
     if plan is None:
         raise ValueError(f"the row {row.name} does not exist at scale {request.scale}")
-    recipe = load_recipe(plan.recipe, plan.flags)
+    recipe = _load(plan.recipe, plan.flags)
     flags = [*plan.flags, *_places(request, recipe), f"--seed={seed}"]
     if plan.pretrained:
         if request.weights is None:
@@ -99,8 +107,18 @@ def make_job(request: Request, row: Row, seed: int) -> Job:
             )
         flags.append(f"--model.features.weights={request.weights}")
     folder = request.runs / f"{run_name(plan)}-seed{seed}"
-    command = (sys.executable, "-m", "saccade.cli", "train", plan.recipe, *flags, f"--out={folder}")
-    return Job(row, seed, folder, load_recipe(plan.recipe, flags), command)
+    saccade = (sys.executable, "-m", "saccade.cli")
+    job = Job(
+        row,
+        seed,
+        folder,
+        _load(plan.recipe, tuple(flags)),
+        command=(*saccade, "train", plan.recipe, *flags, f"--out={folder}"),
+    )
+    if plan.selection is None:
+        return job
+    evaluate = (*saccade, "evaluate", str(folder), f"--selection={plan.selection}")
+    return job._replace(evaluation=f"test-{plan.selection}", evaluate=evaluate)
 
 
 def _places(request: Request, recipe: Recipe) -> Iterator[str]:
@@ -114,13 +132,23 @@ def _places(request: Request, recipe: Recipe) -> Iterator[str]:
 
 
 def state(job: Job) -> State:
-    """How far a job is; "other" if its folder holds a run with other settings."""
-    if not (job.folder / "recipe.yaml").is_file():
+    """How far a job is: "trained" if only its evaluation is missing, "other" if the folder's run has other settings."""
+    path = job.folder / "recipe.yaml"
+    if not path.is_file():
         return "missing"
-    if _essence(load_recipe(job.folder / "recipe.yaml")) != _essence(job.recipe):
+    if _essence(_load(path, content=path.read_text())) != _essence(job.recipe):
         return "other"
     facts = job.folder / "run.json"
-    return "finished" if facts.is_file() and "finished" in json.loads(facts.read_text()) else "begun"
+    if not facts.is_file() or "finished" not in json.loads(facts.read_text()):
+        return "begun"
+    evaluated = not job.evaluate or (job.folder / "evaluation" / f"{job.evaluation}.json").is_file()
+    return "finished" if evaluated else "trained"
+
+
+@cache
+def _load(source: Path | str, flags: tuple[str, ...] = (), *, content: str = "") -> Recipe:
+    """The recipe, kept since reading takes long and is asked for often; a file with other `content` is read anew."""
+    return load_recipe(source, flags)
 
 
 def _essence(recipe: Recipe) -> dict[str, Any]:
@@ -134,6 +162,7 @@ def _essence(recipe: Recipe) -> dict[str, Any]:
     return tree
 
 
-def shell_line(job: Job) -> str:
-    """The command as one would type it."""
-    return " ".join(["saccade", *job.command[3:]]).replace(f"{os.getcwd()}{os.sep}", "")
+def shell_lines(job: Job) -> list[str]:
+    """The commands as one would type them."""
+    lines = [" ".join(["saccade", *command[3:]]) for command in (job.command, job.evaluate) if command]
+    return [line.replace(f"{os.getcwd()}{os.sep}", "") for line in lines]

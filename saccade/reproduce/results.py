@@ -71,7 +71,7 @@ def collect(request: Request) -> list[Result]:
             job = make_job(request._replace(weights=request.weights or Path("weights")), row, seed)
             if state(job) == "finished":
                 run = read_run(job.folder)
-                results.append(Result(row, seed, _numbers(run), run))
+                results.append(Result(row, seed, _numbers(run, job.evaluation), run))
     return [result._replace(numbers=result.numbers | _learning(result, results)) for result in results]
 
 
@@ -84,8 +84,8 @@ def _seeds(request: Request, row: Row) -> list[int]:
     return sorted(int(name) for name in names if name.isdecimal())
 
 
-def _numbers(run: Run) -> dict[str, float]:
-    evaluation = run.evaluations.get("test", {})
+def _numbers(run: Run, name: str) -> dict[str, float]:
+    evaluation = run.evaluations.get(name, {})
     numbers = {name: float(value) for name, value in evaluation.items() if isinstance(value, int | float)}
     if "multiply_adds" in evaluation:
         numbers["multiply_adds"] = float(evaluation["multiply_adds"]["total"])

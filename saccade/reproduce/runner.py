@@ -1,5 +1,8 @@
 """Jobs → finished run folders: commands side by side, each in a process of its own.
 
+A job is trained, and then evaluated where its row asks for that. Jobs that share a folder take turns, so what one has
+trained is there for the next.
+
 A run that failed is told and the rest goes on. Stopping (Ctrl-C or SIGTERM) asks every run to save and leave. A runner
 that was killed leaves its runs behind, still training; each holds a lock on its folder as long as it lives, so the next
 runner waits for it instead of training in the same folder twice.
@@ -15,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from saccade.reproduce.jobs import Job, state
+from saccade.reproduce.jobs import Job, State, state
 
 Say = Callable[[str], None]
 LOOK_EVERY_S, PATIENCE_S = 0.2, 120.0
@@ -31,6 +34,7 @@ class Failure(NamedTuple):
 
 class _Running(NamedTuple):
     job: Job
+    before: State
     process: subprocess.Popen[bytes]
     began: float
     lock: IO[str]
@@ -39,7 +43,7 @@ class _Running(NamedTuple):
 def run_jobs(jobs: Sequence[Job], *, at_once: int, say: Say) -> list[Failure]:
     """Run what is not finished, `at_once` at a time, and return what failed."""
     states = [(job, state(job)) for job in jobs]
-    waiting = [job for job, now in states if now in ("missing", "begun")]
+    waiting = [job for job, now in states if now in ("missing", "begun", "trained")]
     failures = [Failure(job, _told_apart(job)) for job, now in states if now == "other"]
     running: list[_Running] = []
     said: set[str] = set()
@@ -51,9 +55,7 @@ def run_jobs(jobs: Sequence[Job], *, at_once: int, say: Say) -> list[Failure]:
             while waiting or running:
                 _start_some(waiting, running, at_once, say, said)
                 time.sleep(LOOK_EVERY_S)
-                for done in [each for each in running if each.process.poll() is not None]:
-                    running.remove(done)
-                    failures += _finish(done, say, place=f"{total - len(waiting) - len(running)}/{total}")
+                failures += _finish_some(waiting, running, total, say)
         except BaseException:
             _stop(running, say)
             raise
@@ -72,7 +74,7 @@ def _start_some(waiting: list[Job], running: list[_Running], at_once: int, say: 
             return
         lock = _lock(job)
         if lock is None:  # an earlier runner left it behind at work, or it is another runner's
-            _say_once(f"{job.name}: waits for a process that is training it", said, say)
+            _say_once(f"{job.name}: waits for the process at work in {job.folder.name}", said, say)
             continue
         waiting.remove(job)
         if state(job) == "finished":
@@ -101,11 +103,12 @@ def _lock(job: Job) -> IO[str] | None:
 
 
 def _start(job: Job, lock: IO[str], at_once: int, say: Say) -> _Running:
-    say(f"{job.name}: {'goes on' if state(job) == 'begun' else 'starts'}")
+    now = state(job)
+    say(f"{job.name}: {({'begun': 'goes on', 'trained': 'is evaluated'}).get(now, 'starts')}")
     threads = str(max(1, (os.cpu_count() or 1) // at_once))
     with job.beside("log").open("ab") as log:
         process = subprocess.Popen(
-            job.command,
+            job.evaluate if now == "trained" else job.command,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -113,18 +116,36 @@ def _start(job: Job, lock: IO[str], at_once: int, say: Say) -> _Running:
             pass_fds=(lock.fileno(),),
             start_new_session=True,  # Ctrl-C is for the runner, which asks its runs one by one
         )
-    return _Running(job, process, time.monotonic(), lock)
+    return _Running(job, now, process, time.monotonic(), lock)
 
 
-def _finish(done: _Running, say: Say, *, place: str) -> list[Failure]:
-    done.lock.close()
-    minutes = (time.monotonic() - done.began) / 60
-    if done.process.returncode == 0 and state(done.job) == "finished":
-        say(f"{done.job.name}: done in {minutes:.1f} min ({place})")
-        return []
-    say(f"{done.job.name}: failed after {minutes:.1f} min ({place})")
-    log = done.job.beside("log")
-    return [Failure(done.job, f"exit code {done.process.returncode}, the end of {log}:\n{_tail(log)}")]
+def _finish_some(waiting: list[Job], running: list[_Running], total: int, say: Say) -> list[Failure]:
+    failures = []
+    for done in [each for each in running if each.process.poll() is not None]:
+        running.remove(done)
+        done.lock.close()
+        job, now = done.job, state(done.job) if done.process.returncode == 0 else None
+        minutes = f"{(time.monotonic() - done.began) / 60:.1f} min"
+        if now == "trained" and done.before != "trained":
+            say(f"{job.name}: trained in {minutes}")
+            waiting.insert(0, job)
+            continue
+        if now != "finished":
+            failures += _fail(done, waiting)
+        place = f"{total - len(waiting) - len(running)}/{total}"
+        say(f"{job.name}: {'done in' if now == 'finished' else 'failed after'} {minutes} ({place})")
+    return failures
+
+
+def _fail(done: _Running, waiting: list[Job]) -> list[Failure]:
+    """Why it failed; those that wait for the same training fail with it, rather than start it again."""
+    job, log = done.job, done.job.beside("log")
+    failures = [Failure(job, f"exit code {done.process.returncode}, the end of {log}:\n{_tail(log)}")]
+    if done.before != "trained":
+        for other in [other for other in waiting if other.folder == job.folder]:
+            waiting.remove(other)
+            failures.append(Failure(other, f"it shares the run of {job.name}, which failed"))
+    return failures
 
 
 def _tail(log: Path) -> str:

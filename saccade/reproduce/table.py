@@ -4,14 +4,20 @@ from typing import Literal, NamedTuple
 
 Scale = Literal["small", "full"]
 SCALES: tuple[Scale, ...] = ("small", "full")
+Choice = Literal["soft", "discrete"]
 
 
 class Plan(NamedTuple):
-    """How a row is run: a recipe, and flags for what differs from it; a `pretrained` one starts from --weights."""
+    """How a row is run: a recipe, and flags for what differs from it; a `pretrained` one starts from --weights.
+
+    selection: read the row from an evaluation with patches chosen so, not from the run's own. It is no part of the
+               training: rows that differ in it alone share a run.
+    """
 
     recipe: str
     flags: tuple[str, ...] = ()
     pretrained: bool = False
+    selection: Choice | None = None
 
 
 class Row(NamedTuple):

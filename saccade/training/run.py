@@ -14,7 +14,7 @@ import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import lightning
 import torch
@@ -26,6 +26,7 @@ from saccade.config import ModelConfig, build
 from saccade.datasets.augment import AUGMENTATIONS
 from saccade.datasets.dataset import ImageDataset, batch_of_one, unit_range
 from saccade.datasets.records import DataError, Records
+from saccade.pretrained import Pretrained
 from saccade.report.page import write_report
 from saccade.systems import build_model, load_model
 from saccade.training.callbacks import Checkpoints, CollapseWatch, Panels, Progress
@@ -57,7 +58,7 @@ def train(recipe: Recipe, folder: Path | str, *, console: Console | None = None)
     _fit(Task(model, recipe, data), folder, facts, console)
     for split in ("val", "test"):
         if split in data:
-            _evaluate(folder, data[split], split, recipe, console)
+            _evaluate(folder, load_model(folder / "best"), data[split], split, recipe, console)
     facts.finish()
     _show_report(folder, console)
     return folder
@@ -78,20 +79,45 @@ def model_config(recipe: Recipe, records: Records, dataset: ImageDataset) -> Mod
 
 
 def evaluate(
-    folder: Path | str, *, split: str = "test", data: Path | None = None, console: Console | None = None
+    folder: Path | str,
+    *,
+    split: str = "test",
+    data: Path | None = None,
+    selection: Literal["soft", "discrete"] | None = None,
+    console: Console | None = None,
 ) -> dict[str, Any]:
-    """How good the best model of a run is on a split of its own data set or of another one; kept in the run folder."""
+    """How good the best model of a run is on a split of its own data set or of another one; kept in the run folder.
+
+    selection: how patches are chosen, if not as the recipe says; soft means with all of the recipe's σ or ε.
+    """
     folder, console = Path(folder), console or Console()
     for needed in ("recipe.yaml", "best/config.json"):
         if not (folder / needed).is_file():
             raise FileNotFoundError(f"no {needed} in {folder}: expected a run folder, made by saccade train")
     recipe = load_recipe(folder / "recipe.yaml")
-    name = split
+    model, name = load_model(folder / "best"), split
     if data is not None:
         recipe = replace(recipe, data=replace(recipe.data, path=str(data), generate=None))
         name = f"{data.stem}-{split}"
-    records = _with_classes(open_records(recipe.data, seed=recipe.seed), load_model(folder / "best").config.classes)
-    return _evaluate(folder, open_split(records, split, recipe.data), name, recipe, console)
+    if selection is not None:
+        model, name = _choosing(model, selection), f"{name}-{selection}"
+    records = _with_classes(open_records(recipe.data, seed=recipe.seed), model.config.classes)
+    return _evaluate(folder, model, open_split(records, split, recipe.data), name, recipe, console)
+
+
+def _choosing(model: Pretrained, selection: Literal["soft", "discrete"]) -> Pretrained:
+    """The same model that chooses patches softly, or discretely."""
+    if not hasattr(getattr(model, "selection", None), "discrete"):
+        system, name = model.config.system, model.config.selection["name"]
+        raise ValueError(
+            f"the model ({system}, selection {name}) has no choice between soft and discrete patches, only models with "
+            "the selection perturbed or sinkhorn have: leave --selection out"
+        )
+    discrete = {"soft": False, "discrete": True}[selection]
+    # Built anew, so that an aggregation that cannot take the other slots is refused.
+    other = build_model(replace(model.config, selection={**model.config.selection, "discrete": discrete}))
+    other.load_state_dict(model.state_dict())
+    return other.eval()
 
 
 def _with_classes(records: Records, classes: tuple[str, ...]) -> Records:
@@ -103,8 +129,11 @@ def _with_classes(records: Records, classes: tuple[str, ...]) -> Records:
     return records._replace(classes=classes)
 
 
-def _evaluate(folder: Path, dataset: ImageDataset, name: str, recipe: Recipe, console: Console) -> dict[str, Any]:
-    task = Task(load_model(folder / "best"), recipe, {"test": dataset})
+def _evaluate(
+    folder: Path, model: Pretrained, dataset: ImageDataset, name: str, recipe: Recipe, console: Console
+) -> dict[str, Any]:
+    torch.manual_seed(recipe.seed)  # a soft selection draws its noise in evaluation, too
+    task = Task(model, recipe, {"test": dataset})
     trainer = _trainer(recipe, folder, callbacks=[Progress(console)])
     trainer.test(task, verbose=False)
     return save_evaluation(task, trainer, folder / "evaluation", name)

@@ -1,8 +1,12 @@
+import math
+
+import pytest
 import torch
 from torch.testing import assert_close
 
 from saccade import Grid, hard_topk, perturbed_topk
 from saccade.aggregation import Concat, Max, Mean, Transformer
+from saccade.aggregation.transformer import sine_positions
 
 GRID = Grid(torch.arange(4) * 8, torch.arange(5) * 8, (16, 16))
 SCORES = torch.rand(2, 20, generator=torch.Generator().manual_seed(0))
@@ -78,3 +82,37 @@ def test_sizes_of_the_paper():
     assert len(net.encoder) == 3
     first, second = (layer.state_dict()["linear1.weight"] for layer in net.encoder[:2])
     assert not torch.equal(first, second)
+
+
+def test_sines_are_those_of_the_cells_centres():
+    table = sine_positions((4, 5), 12)
+    for cell in range(20):
+        y, x = (cell // 5 + 0.5) / 4, (cell % 5 + 0.5) / 5
+        waves = [wave(math.pi * f * place) for place in (y, x) for wave in (math.sin, math.cos) for f in (1, 4, 16)]
+        assert_close(table[cell], torch.tensor(waves), atol=1e-5, rtol=0)
+
+
+def test_sines_of_near_cells_are_alike():
+    """Of the cells of a row the next one is the most similar: order can be read off."""
+    row = sine_positions((1, 32), 96)
+    similar = row @ row.T
+    similar.fill_diagonal_(-torch.inf)
+    assert all(abs(int(best) - cell) == 1 for cell, best in enumerate(similar.argmax(dim=1)))
+
+
+def test_widths_that_sines_do_not_fill_end_in_zeros():
+    assert sine_positions((2, 2), 7)[:, 4:].abs().max() == 0
+    assert sine_positions((2, 2), 3).abs().max() == 0
+
+
+def test_a_transformer_with_norms_in_front_ends_in_one():
+    """What each layer adds is then normalised together: features of any size give an answer of the same size."""
+    net = transformer(pre_norm=True, encoding="sines")
+    for scale in (1, 1000):
+        pooled = net(scale * FEATURES, HARD, GRID)
+        assert_close(pooled.var(dim=1, correction=0), torch.ones(len(pooled)), atol=1e-3, rtol=0)
+
+
+def test_an_unknown_encoding_is_refused():
+    with pytest.raises(ValueError, match="expected one of random, sines"):
+        transformer(encoding="cosines")

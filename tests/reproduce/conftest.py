@@ -27,3 +27,12 @@ def request_(tmp_path: Path, recipe: Path) -> Request:
         Row("big", "Only at full size", "99.0", full=Plan(str(recipe))),
     )
     return Request(Table("spots", "Spots", "nowhere", MEAN, rows, shown=("two",)), out=tmp_path / "results")
+
+
+@pytest.fixture
+def shared(request_: Request) -> Request:
+    """The same table with a row that is the run of "two" with other patches at inference, and without the others."""
+    two = request_.table.rows[1]
+    assert two.small is not None
+    soft = Row("soft", "Two soft patches", "89.0", two.small._replace(selection="soft"))
+    return request_._replace(table=request_.table._replace(rows=(soft, two), shown=()))

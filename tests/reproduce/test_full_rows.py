@@ -19,7 +19,7 @@ from saccade.reproduce.tables import TABLES
 from saccade.training.recipe import load_recipe
 
 BIRDS = 8  # each has an image to validate with, and one validation is enough
-PLANS = sorted({row.full for table in TABLES.values() for row in table.rows if row.full})
+PLANS = sorted({row.full._replace(selection=None) for table in TABLES.values() for row in table.rows if row.full})
 
 
 def noise(path: Path, size: tuple[int, int]) -> None:

@@ -36,6 +36,30 @@ def test_a_table_is_trained_written_and_then_only_written(tabled, capsys):
     assert (tabled.out / "spots.csv").read_text() == first
 
 
+def test_the_list_has_both_commands_and_how_far_each_is(shared, monkeypatch, capsys):
+    monkeypatch.setitem(command.TABLES, "spots", shared.table)
+    pretend(shared, shared.table.rows[1], 0, 0.75)
+    assert main(["reproduce", "spots", "--out", str(shared.out), "--list"]) == 0
+    soft, train, evaluate, two, again = capsys.readouterr().out.splitlines()
+    assert (soft, two) == ("soft, seed 0 (trained; paper: 89.0)", "two, seed 0 (finished; paper: 91.0)")
+    assert train == again
+    assert train.startswith("    saccade train ")
+    assert evaluate == f"    saccade evaluate {shared.out / 'runs' / 'spots-seed0'} --selection=soft"
+
+
+@pytest.mark.slow
+def test_rows_that_share_a_run_are_trained_once_and_measured_twice(shared, monkeypatch, capsys):
+    monkeypatch.setitem(command.TABLES, "spots", shared.table)
+    assert main(["reproduce", "spots", "--out", str(shared.out)]) == 0
+    said = capsys.readouterr().out
+    assert said.count("starts") == 1
+    assert "soft, seed 0: is evaluated" in said
+    soft, two = collect(shared)
+    assert soft.run.folder == two.run.folder
+    assert soft.numbers["loss"] != two.numbers["loss"]  # noise blends patches
+    assert soft.numbers["minutes"] == two.numbers["minutes"]
+
+
 @pytest.mark.slow
 def test_a_row_that_fails_gives_exit_code_1_and_the_rest_of_the_table(tabled, monkeypatch, tmp_path, capsys):
     lost = Path(tabled.table.rows[0].small.recipe).with_name("lost.yaml")

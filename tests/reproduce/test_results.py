@@ -4,7 +4,7 @@ import csv
 import math
 
 import pytest
-from tiny_table import pretend
+from tiny_table import pretend, pretend_evaluation
 
 from saccade.reproduce.results import (
     collect,
@@ -71,6 +71,18 @@ def test_a_run_with_other_settings_or_unfinished_does_not_count(request_):
     (other.folder / "recipe.yaml").write_text(text.replace("steps: 6", "steps: 7"))
     (pretend(request_, two, 0, 0.9).folder / "run.json").write_text("{}")
     assert [(each.row.name, each.seed) for each in collect(request_)] == [("one", 0)]
+
+
+def test_rows_that_share_a_run_have_its_minutes_and_their_own_numbers(shared):
+    _, two = shared.table.rows
+    job = pretend(shared, two, 0, 0.9)
+    assert [each.row.name for each in collect(shared)] == ["two"]  # the other is not evaluated yet
+    pretend_evaluation(job, "test-soft", 0.8)
+    results = collect(shared)
+    assert [(each.row.name, each.numbers["accuracy"]) for each in results] == [("soft", 0.8), ("two", 0.9)]
+    text = markdown(shared, results)
+    assert "| Two soft patches | 89.0 | 80.0 | 1 | 1.5 |" in text
+    assert "| Two patches | 91.0 | 90.0 | 1 | 1.5 |" in text
 
 
 def test_where_the_data_lies_does_not_matter(request_, tmp_path):

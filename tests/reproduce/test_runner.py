@@ -35,6 +35,26 @@ def fake(job: Job, seconds: float = 0.0) -> Job:
     return job._replace(command=command)
 
 
+# What evaluation writes, if it is given the name of a file; it counts its starts in a file of its own.
+EVALUATE = """
+import pathlib, sys
+folder, name = map(pathlib.Path, sys.argv[1:])
+with (folder / "evaluations").open("a") as file: file.write("1")
+(folder / "evaluation").mkdir(exist_ok=True)
+(folder / "evaluation" / name).write_text("{}")
+"""
+
+
+def fake_both(job: Job, seconds: float = 0.0, *, wrote: str = "test-soft.json") -> Job:
+    evaluate = (sys.executable, "-c", EVALUATE, str(job.folder), wrote) if job.evaluate else ()
+    return fake(job, seconds)._replace(evaluate=evaluate)
+
+
+def evaluations(job: Job) -> int:
+    path = job.folder / "evaluations"
+    return len(path.read_text()) if path.is_file() else 0
+
+
 def starts(job: Job) -> int:
     path = job.folder / "starts"
     return len(path.read_text()) if path.is_file() else 0
@@ -87,6 +107,49 @@ def test_two_run_side_by_side_and_no_more(jobs):
     run_jobs([fake(job, 1.0) for job in jobs], at_once=4, say=lambda text: None)
     assert time.monotonic() - began < 4.0  # one after the other would take longer
     assert all((job.folder / "starts").read_text() == str(max(1, (os.cpu_count() or 1) // 4)) for job in jobs)
+
+
+@pytest.fixture
+def pair(shared) -> list[Job]:
+    """soft, which needs an evaluation, and two, which is the same run without."""
+    return list_jobs(shared, shared.table.rows)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_rows_that_share_a_run_train_it_once(pair, at_once, order):
+    said = []
+    assert run_jobs([fake_both(job, 0.5) for job in pair[::order]], at_once=at_once, say=said.append) == []
+    assert [state(job) for job in pair] == ["finished", "finished"]
+    assert (starts(pair[0]), evaluations(pair[0])) == (1, 1)
+    assert sum("done in" in line for line in said) + sum("finished meanwhile" in line for line in said) == 2
+    run_jobs([fake_both(job) for job in pair], at_once=at_once, say=said.append)
+    assert said[-1] == "2 of 2 runs are finished already"
+
+
+def test_after_a_kill_between_training_and_evaluation_only_the_evaluation_is_made(pair, shared):
+    pretend(shared, pair[1].row, 0, 0.5)
+    assert [state(job) for job in pair] == ["trained", "finished"]
+    said = []
+    assert run_jobs([fake_both(job) for job in pair], at_once=2, say=said.append) == []
+    assert (starts(pair[0]), evaluations(pair[0])) == (0, 1)
+    assert "soft, seed 0: is evaluated" in said
+
+
+def test_an_evaluation_that_ends_well_and_writes_nothing_is_a_failure_not_a_loop(pair):
+    (failure,) = run_jobs([fake_both(job, wrote="elsewhere.json") for job in pair], at_once=2, say=lambda text: None)
+    assert failure.job.name == "soft, seed 0"
+    assert (starts(pair[0]), evaluations(pair[0])) == (1, 1)
+    assert [state(job) for job in pair] == ["trained", "finished"]
+
+
+def test_a_shared_training_that_fails_is_not_tried_again_by_the_other_row(pair):
+    code = f"import sys; open({str(pair[0].beside('starts'))!r}, 'a').write('1'); sys.exit(3)"
+    broken = [fake_both(job)._replace(command=(sys.executable, "-c", code)) for job in pair]
+    failures = run_jobs(broken, at_once=2, say=lambda text: None)
+    assert [failure.job.name for failure in failures] == ["soft, seed 0", "two, seed 0"]
+    assert failures[1].reason == "it shares the run of soft, seed 0, which failed"
+    assert pair[0].beside("starts").read_text() == "1"
 
 
 RUNNER = """

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from saccade.reproduce.jobs import Request, list_jobs, make_job, run_name
 from saccade.reproduce.results import STATISTICS
 from saccade.reproduce.table import SCALES, Plan, choose
 from saccade.reproduce.tables import TABLES
+from saccade.selection import SELECTIONS
 from saccade.systems import build_model
 from saccade.training.check import check_recipe
 from saccade.training.recipe import load_recipe
 
-PLANS = sorted(
-    {plan for table in TABLES.values() for row in table.rows for scale in SCALES if (plan := row.plan(scale))}
-)
+ROWS = [
+    plan for table in TABLES.values() for row in table.rows for scale in SCALES if (plan := row.plan(scale)) is not None
+]
+PLANS = sorted({plan._replace(selection=None) for plan in ROWS})  # what is trained
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=run_name)
@@ -33,6 +36,36 @@ def test_every_plan_is_a_recipe_that_ships_with_flags_that_parse(plan: Plan):
 
 def test_different_plans_have_different_folders():
     assert len({run_name(plan) for plan in PLANS}) == len(PLANS)
+
+
+def test_nothing_is_trained_twice_for_another_choice_at_inference():
+    trainings = []
+    for plan in PLANS:
+        recipe = load_recipe(plan.recipe, plan.flags)
+        stages = replace(recipe.model, selection={**recipe.model.selection, "discrete": None})
+        trainings.append((plan.pretrained, replace(recipe, model=stages)))
+    assert all(training not in trainings[:place] for place, training in enumerate(trainings))
+
+
+@pytest.mark.parametrize("plan", [plan for plan in ROWS if plan.selection], ids=run_name)
+def test_a_row_read_from_another_evaluation_is_not_what_training_measures(plan: Plan):
+    selection = load_recipe(plan.recipe, plan.flags).model.selection
+    chosen = SELECTIONS[selection["name"]](**{key: value for key, value in selection.items() if key != "name"})
+    assert chosen.discrete == (plan.selection == "soft")
+    assert plan._replace(selection=None) in ROWS  # whose run it is
+
+
+def test_rows_that_share_a_run():
+    request = Request(TABLES["sinkhorn"])
+    soft, discrete = (make_job(request, row, 1) for row in request.table.rows[:2])
+    assert soft.folder == discrete.folder == Path("results/runs/signs-sinkhorn-k=5-discrete=false-seed1")
+    assert soft.command == discrete.command
+    assert (soft.evaluation, soft.evaluate, discrete.evaluation) == ("test", (), "test-discrete")
+    assert discrete.evaluate[3:] == ("evaluate", str(discrete.folder), "--selection=discrete")
+    request = Request(TABLES["sigma"])
+    soft, hard = (make_job(request, row, 0) for row in request.table.rows[:2])
+    assert soft.folder == hard.folder == Path("results/runs/billiard_small-perturbed-sigma_decay=constant-seed0")
+    assert (soft.evaluation, hard.evaluation) == ("test-soft", "test")
 
 
 def test_runs_that_several_tables_need_are_shared():
@@ -56,6 +89,7 @@ def test_a_table_is_sound(table):
     for row in table.rows:
         if row.name in table.shown:
             assert load_recipe(row.small.recipe).model.system in ("patch_selection", "nts_topk")
+            assert row.small.selection is None  # pictures are of the run as it was trained
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,9 @@ import yaml
 from lightning.pytorch import Callback
 from safetensors.torch import load_file
 from tiny import make_spots, tiny_recipe
+from tiny_run import make_tiny_run
 
+from saccade.selection import PerturbedTopK
 from saccade.systems import load_model
 from saccade.training import run as run_module
 from saccade.training.callbacks.checkpoints import Stopped
@@ -170,6 +173,51 @@ def test_evaluation_again_gives_the_same_numbers(undisturbed):
     after = evaluate(undisturbed, split="test")
     for name in ("images", "accuracy", "loss", "hit_rate"):
         assert after[name] == before[name]
+
+
+def test_a_soft_evaluation_has_all_of_the_noise_and_the_same_numbers_each_time(undisturbed):
+    # Trained with a σ that fell to zero: the best model has the recipe's again.
+    best: Any = load_model(undisturbed / "best")
+    assert best.selection.sigma == PerturbedTopK(2).sigma == 0.05
+    own = (undisturbed / "evaluation" / "test.csv").read_text()
+    soft = evaluate(undisturbed, selection="soft")
+    first = (undisturbed / "evaluation" / "test-soft.csv").read_text()
+    torch.rand(7)
+    again = evaluate(undisturbed, selection="soft")
+    assert (undisturbed / "evaluation" / "test-soft.csv").read_text() == first != own
+    assert again["loss"] == soft["loss"]
+    assert json.loads((undisturbed / "evaluation" / "test-soft.json").read_text())["loss"] == soft["loss"]
+    assert (undisturbed / "evaluation" / "test.csv").read_text() == own
+
+
+def test_a_discrete_evaluation_of_a_discrete_model_is_its_own(undisturbed):
+    evaluate(undisturbed, split="val", selection="discrete")
+    folder = undisturbed / "evaluation"
+    assert (folder / "val-discrete.csv").read_text() == (folder / "val.csv").read_text()
+
+
+def test_a_soft_model_can_be_evaluated_discretely(spots, tmp_path):
+    selection = {"name": "sinkhorn", "k": 2, "epsilon": 0.1, "discrete": False}
+    run = make_tiny_run(tmp_path / "soft", spots, selection=selection)
+    hard = make_tiny_run(tmp_path / "hard", spots, selection={**selection, "discrete": True})
+    evaluate(run)
+    evaluate(run, selection="discrete")
+    evaluate(hard)
+    discrete = (run / "evaluation" / "test-discrete.csv").read_text()
+    assert discrete == (hard / "evaluation" / "test.csv").read_text()
+    assert discrete != (run / "evaluation" / "test.csv").read_text()
+
+
+def test_a_choice_that_the_model_does_not_have_is_refused(spots, tmp_path):
+    run = make_tiny_run(tmp_path / "diverse", spots, selection={"name": "diverse", "k": 2})
+    with pytest.raises(ValueError, match=r"selection diverse\) has no choice .* leave --selection out"):
+        evaluate(run, selection="soft")
+    assert not (run / "evaluation").exists()
+    # Its slots are in score order if they are soft and in index order if they are not, which concat would mix up.
+    soft = {"name": "sinkhorn", "k": 2, "discrete": False}
+    run = make_tiny_run(tmp_path / "concat", spots, selection=soft, aggregation={"name": "concat"})
+    with pytest.raises(ValueError, match="sinkhorn does not go with the aggregation concat"):
+        evaluate(run, selection="discrete")
 
 
 def test_other_data_with_an_unknown_class_is_refused(undisturbed, tmp_path):
