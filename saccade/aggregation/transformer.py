@@ -65,7 +65,7 @@ class Transformer(nn.Module):
         encoding: Literal["random", "sines"] = "random",
     ):
         super().__init__()
-        if encoding not in ENCODINGS:
+        if encoding not in ENCODINGS:  # from a recipe it comes unchecked
             raise ValueError(f"encoding is {encoding!r}, expected one of {', '.join(ENCODINGS)}")
         self.cells = cells
         self.positions = nn.Parameter(ENCODINGS[encoding](cells, width))

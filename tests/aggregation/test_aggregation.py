@@ -1,6 +1,5 @@
 import math
 
-import pytest
 import torch
 from torch.testing import assert_close
 
@@ -111,8 +110,3 @@ def test_a_transformer_with_norms_in_front_ends_in_one():
     for scale in (1, 1000):
         pooled = net(scale * FEATURES, HARD, GRID)
         assert_close(pooled.var(dim=1, correction=0), torch.ones(len(pooled)), atol=1e-3, rtol=0)
-
-
-def test_an_unknown_encoding_is_refused():
-    with pytest.raises(ValueError, match="expected one of random, sines"):
-        transformer(encoding="cosines")
