@@ -13,7 +13,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from saccade.aggregation import AGGREGATIONS, Max, Mean
+from saccade.aggregation import AGGREGATIONS, Concat
 from saccade.config import ModelConfig, build, build_one
 from saccade.extraction import Extraction, Grid
 from saccade.features import build_features
@@ -31,7 +31,7 @@ class Output(NamedTuple):
     raw_scores are the scorer's own, scores those normalised per image; boxes are left, top, right, bottom in image
     pixels of the candidates in `selection.index` (in evaluation exactly the K patches that were looked at); features
     are those of the K slots; context is what was seen of the whole image beside them, by the scorer in its view and by
-    the feature network at a glance (of width 0 where neither looks).
+    the feature network at a glance (of width 0 where neither looks); grid has all candidates.
     """
 
     logits: Float[Tensor, "B L"]
@@ -41,6 +41,7 @@ class Output(NamedTuple):
     boxes: Int[Tensor, "B S 4"]
     features: Float[Tensor, "B K D"]
     context: Float[Tensor, "B E"]
+    grid: Grid
 
 
 class PatchSelectionModel(Pretrained):
@@ -111,7 +112,7 @@ class PatchSelectionModel(Pretrained):
         context = torch.cat([attend(raw_scores, evidence), glanced], dim=1)
         pooled = self.aggregation(features, selection, grid)  # B D
         logits = self.prediction(torch.cat([pooled, context], dim=1))
-        return Output(logits, raw_scores, scores, selection, grid.boxes(selection.index), features, context)
+        return Output(logits, raw_scores, scores, selection, grid.boxes(selection.index), features, context, grid)
 
     def loss(
         self,
@@ -138,15 +139,19 @@ class PatchSelectionModel(Pretrained):
         return loss
 
     def _mixture_loss(self, output: Output, label: Tensor, class_weight: Tensor | None) -> Tensor:
-        if not isinstance(self.aggregation, Mean | Max):
+        if isinstance(self.aggregation, Concat):
             raise ValueError(
-                "mixture_coefficient asks every patch for an answer of its own: use the aggregation mean or max"
+                "mixture_coefficient asks every patch for an answer of its own, and concat knows all slots only "
+                "together: use another aggregation"
             )
         raw_scores = output.raw_scores.gather(1, output.selection.index)
         slot_scores = output.selection.detach().mix(raw_scores[..., None])[..., 0]  # B K
+        slots = rearrange(output.features, "b k d -> (b k) 1 d")
+        alone = self.aggregation(slots, output.selection.slot_by_slot(), output.grid)
+        alone = rearrange(alone, "(b k) d -> b k d", b=len(label))
         # Alone: what the context explains would otherwise leave nothing for a patch to explain better than another.
-        no_context = output.features.new_zeros(*output.features.shape[:2], output.context.shape[1])
-        slot_logits = self.prediction(torch.cat([output.features, no_context], dim=2))  # B K L
+        no_context = alone.new_zeros(*alone.shape[:2], output.context.shape[1])
+        slot_logits = self.prediction(torch.cat([alone, no_context], dim=2))  # B K L
         return mixture_loss(slot_logits, slot_scores, label, class_weight=class_weight)
 
     def _context_loss(self, output: Output, label: Tensor, class_weight: Tensor | None) -> Tensor:

@@ -227,9 +227,21 @@ def test_mixture_loss_needs_patches_that_answer_alone():
         slots = model.prediction(output.features)
         scores = (output.selection.weight * output.raw_scores.gather(1, output.selection.index)[:, None]).sum(2)
         assert_close(mixed, plain + 0.5 * mixture_loss(slots, scores, label))
-    model = make(aggregation={"name": "transformer"})
-    with pytest.raises(ValueError, match="use the aggregation mean or max"):
+    model = make(aggregation={"name": "concat"})
+    with pytest.raises(ValueError, match="concat knows all slots only together"):
         model.loss(model(IMAGES), label, mixture_coefficient=0.5)
+
+
+def test_the_mixture_asks_a_transformer_about_one_patch_at_a_time():
+    model = make(aggregation={"name": "transformer", "dropout": 0.0})
+    output, label = model(IMAGES), torch.tensor([0, 1])
+    plain, mixed = (model.loss(output, label, mixture_coefficient=c) for c in (0.0, 1.0))
+    slots = []
+    for k in range(output.features.shape[1]):
+        one = output.selection._replace(weight=output.selection.weight[:, k : k + 1])
+        slots.append(model.prediction(model.aggregation(output.features[:, k : k + 1], one, output.grid)))
+    scores = (output.selection.weight * output.raw_scores.gather(1, output.selection.index)[:, None]).sum(2)
+    assert_close(mixed - plain, mixture_loss(torch.stack(slots, dim=1), scores, label))
 
 
 def test_a_patch_larger_than_the_image_is_refused():

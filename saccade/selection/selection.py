@@ -43,6 +43,12 @@ class Selection(NamedTuple):
         share = None if self.share is None else self.share.detach()
         return self._replace(weight=self.weight.detach(), share=share)
 
+    def slot_by_slot(self) -> "Selection":
+        """Every slot as an image of its own, with one slot: B K S becomes (B·K) 1 S."""
+        batch, k, s = self.weight.shape
+        index = self.index[:, None].expand(batch, k, s).reshape(batch * k, s)
+        return Selection(index, self.weight.reshape(batch * k, 1, s))
+
     def mix(self, values: Float[Tensor, "B S D"]) -> Float[Tensor, "B K D"]:
         """Slot values from candidate values: weight @ values."""
         return values if self.hard else self.weight.to(values.dtype) @ values
