@@ -14,7 +14,7 @@ NEGLIGIBLE = 1e-9
 
 # Why such a selector does not go with an aggregation that tells the slots apart.
 SCORE_ORDER = "its slots are in score order in training and in index order at inference"
-ANY_ORDER = ("mean", "max", "transformer", "attention")
+ANY_ORDER = ("mean", "max", "placed", "transformer", "attention")
 
 
 def reach(k: int, n: int) -> float:

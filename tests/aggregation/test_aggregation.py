@@ -4,8 +4,8 @@ import torch
 from torch.testing import assert_close
 
 from saccade import Grid, hard_topk, perturbed_topk
-from saccade.aggregation import Concat, Max, Mean, Transformer
-from saccade.aggregation.transformer import sine_positions
+from saccade.aggregation import Concat, Max, Mean, Placed, Transformer
+from saccade.aggregation.positions import sine_positions
 
 GRID = Grid(torch.arange(4) * 8, torch.arange(5) * 8, (16, 16))
 SCORES = torch.rand(2, 20, generator=torch.Generator().manual_seed(0))
@@ -14,7 +14,7 @@ HARD = hard_topk(SCORES, 3)
 
 
 def make(kind, **options):
-    context = {Concat: {"slots": 3}, Transformer: {"cells": (4, 5)}}
+    context = {Concat: {"slots": 3}, Transformer: {"cells": (4, 5)}, Placed: {"cells": (4, 5)}}
     return kind(6, **context.get(kind, {}), **options)
 
 
@@ -35,14 +35,14 @@ def test_positions_are_a_linear_map_of_the_indicators():
     soft = perturbed_topk(SCORES, 3, sigma=0.2, generator=torch.Generator().manual_seed(2))
     net = transformer()
     for selection in (HARD, soft):
-        positions = selection.dense(20) @ net.positions
+        positions = selection.dense(20) @ net.positions.weight
         expected = net.encoder(net.project(FEATURES + positions)).sum(dim=1)
         assert_close(net(FEATURES, selection, GRID), expected)
 
 
 def test_position_matters_to_the_transformer_and_slot_order_alone_does_not():
     net = transformer()
-    torch.nn.init.normal_(net.positions)
+    torch.nn.init.normal_(net.positions.weight)
     elsewhere = HARD._replace(index=(HARD.index + 1) % 20)
     assert not torch.allclose(net(FEATURES, HARD, GRID), net(FEATURES, elsewhere, GRID))
     order = torch.tensor([2, 0, 1])
@@ -60,8 +60,8 @@ def test_dropout_is_off_in_evaluation():
 def test_table_of_another_grid_interpolates_between_cells():
     net = transformer()
     ramp = torch.arange(5.0).expand(4, 5).reshape(20, 1).expand(20, 6)
-    net.positions.data.copy_(ramp)  # every position is its column
-    wide = net.table((4, 10)).view(4, 10, 6)
+    net.positions.weight.data.copy_(ramp)  # every position is its column
+    wide = net.positions.table((4, 10)).view(4, 10, 6)
     columns = ((torch.arange(10) + 0.5) / 2 - 0.5).clamp(0, 4)  # centres of half-width cells in old columns
     assert_close(wide, columns[None, :, None].expand(4, 10, 6))
 
@@ -71,12 +71,12 @@ def test_positions_one_by_one_are_those_of_the_table():
     index = torch.tensor([[0, 9, 35, 69], [3, 3, 68, 10]])
     for cells in ((7, 10), (4, 5), (3, 30)):
         inside = index % (cells[0] * cells[1])
-        assert_close(net.position(inside, cells), net.table(cells)[inside], atol=1e-5, rtol=1e-5)
+        assert_close(net.positions.rows(inside, cells), net.positions.table(cells)[inside], atol=1e-5, rtol=1e-5)
 
 
 def test_sizes_of_the_paper():
     net = Transformer(512, cells=(30, 30))
-    assert net.positions.shape == (900, 512)
+    assert net.positions.weight.shape == (900, 512)
     assert net.width == 256
     assert len(net.encoder) == 3
     first, second = (layer.state_dict()["linear1.weight"] for layer in net.encoder[:2])
@@ -110,3 +110,11 @@ def test_a_transformer_with_norms_in_front_ends_in_one():
     for scale in (1, 1000):
         pooled = net(scale * FEATURES, HARD, GRID)
         assert_close(pooled.var(dim=1, correction=0), torch.ones(len(pooled)), atol=1e-3, rtol=0)
+
+
+def test_a_placed_slot_is_read_with_its_place_and_by_itself():
+    for pool, over in (("max", lambda x: x.amax(dim=1)), ("mean", lambda x: x.mean(dim=1))):
+        net = make(Placed, pool=pool)
+        table = sine_positions((4, 5), 6)
+        slots = torch.stack([net.think(FEATURES[:, k] + table[HARD.index[:, k]]) for k in range(3)], dim=1)
+        assert_close(net(FEATURES, HARD, GRID), over(slots))
