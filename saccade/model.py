@@ -13,7 +13,7 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from saccade.aggregation import AGGREGATIONS, Concat
+from saccade.aggregation import AGGREGATIONS, Concat, Placed
 from saccade.config import ModelConfig, build, build_one
 from saccade.extraction import Extraction, Grid
 from saccade.features import build_features
@@ -149,6 +149,8 @@ class PatchSelectionModel(Pretrained):
         slots = rearrange(output.features, "b k d -> (b k) 1 d")
         alone = self.aggregation(slots, output.selection.slot_by_slot(), output.grid)
         alone = rearrange(alone, "(b k) d -> b k d", b=len(label))
+        if isinstance(self.aggregation, Placed):  # what a patch shows and where may matter beside its score
+            slot_scores = slot_scores + self.aggregation.weigh(alone)[..., 0]
         # Alone: what the context explains would otherwise leave nothing for a patch to explain better than another.
         no_context = alone.new_zeros(*alone.shape[:2], output.context.shape[1])
         slot_logits = self.prediction(torch.cat([alone, no_context], dim=2))  # B K L
