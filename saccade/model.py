@@ -150,7 +150,7 @@ class PatchSelectionModel(Pretrained):
         alone = self.aggregation(slots, output.selection.slot_by_slot(), output.grid)
         alone = rearrange(alone, "(b k) d -> b k d", b=len(label))
         if isinstance(self.aggregation, Placed):  # what a patch shows and where may matter beside its score
-            slot_scores = slot_scores + self.aggregation.weigh(alone)[..., 0]
+            slot_scores = slot_scores + self.aggregation.weigh(alone)
         # Alone: what the context explains would otherwise leave nothing for a patch to explain better than another.
         no_context = alone.new_zeros(*alone.shape[:2], output.context.shape[1])
         slot_logits = self.prediction(torch.cat([alone, no_context], dim=2))  # B K L

@@ -19,7 +19,7 @@ POOLS = {"mean": Mean, "max": Max}
 
 
 class Placed(nn.Module):
-    """Slots B K D → B D; `weigh` says how much a slot counts where `mixture_loss` asks it alone."""
+    """Slots B K D → B D."""
 
     def __init__(
         self,
@@ -36,9 +36,13 @@ class Placed(nn.Module):
         self.positions = Positions(cells, width, encoding=encoding)
         self.think = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, width), nn.ReLU())
         self.pool = POOLS[pool](width)
-        self.weigh = nn.Linear(width, 1)
         self.width = width
 
     def forward(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B D"]:
         """Pool the slots."""
         return self.pool(self.think(features + self.positions(selection, grid.shape)), selection, grid)
+
+    @staticmethod
+    def weigh(slot: Float[Tensor, "*shape D"]) -> Float[Tensor, "*shape"]:
+        """How much a slot counts, in log units, where `mixture_loss` asks each alone: its first feature."""
+        return slot[..., 0]
