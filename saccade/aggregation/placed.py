@@ -1,8 +1,8 @@
 """features → pooled like mean and max, over slots that know where they come from.
 
-Each slot by itself: a small network of features + `Positions`, so that "a nine at the left" can be a feature of its own;
-then the mean or the largest value over slots. Between mean and max, which cannot tell left from right unless the pixels
-do, and the transformer, whose slots also know of each other.
+Each slot by itself: a small network of features + `Positions`, so that "a nine at the left" can be a feature; then the
+mean or the largest value over slots. Between mean and max, which cannot tell left from right unless the pixels do, and
+the transformer, whose slots also know of each other.
 """
 
 from typing import Literal

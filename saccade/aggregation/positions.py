@@ -1,8 +1,8 @@
 """Selection → positions of the slots: a learned row for each candidate, mixed as the patches are.
 
 As released, the encoding is a linear map of the indicator rows, that is weight @ table[index], so a soft slot gets the
-same mixture of positions as of pixels. The table begins as that linear layer would (`random`), or as sines and cosines of
-each cell's place (`sines`, ours): near cells are then alike from the first step and order can be read off.
+same mixture of positions as of pixels. The table begins as that linear layer would (`random`), or as sines and
+cosines of each cell's place (`sines`, ours): near cells are then alike from the first step and order can be read off.
 """
 
 import math

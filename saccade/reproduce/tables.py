@@ -148,8 +148,8 @@ BILLIARD = Table(
     ),
     measures=(ACCURACY, HIT_RATE),
     shown=("transformer",),
-    note="Small: generated tables of 256² px, a thin network instead of ResNet-18, one layer instead of three; slots of "
-    "max and mean know their place, which the pixels do not tell here. Patches that lie apart: K = 8, finer cells.",
+    note="Small: generated tables of 256² px, a thin network instead of ResNet-18, one layer instead of three; slots "
+    "of max and mean know their place, which the pixels do not tell here. Patches that lie apart: K = 8, finer cells.",
 )
 
 SIGMA = Table(

@@ -129,8 +129,9 @@ def test_the_papers_candidates(name, size, candidates):
 def test_jobs_are_a_whole_table_first_and_claims_have_more_seeds():
     table = TABLES["billiard"]
     jobs = list_jobs(Request(table), table.rows, seeds=2)
-    assert [job.seed for job in jobs] == [0] * 9 + [1] * sum(row.seeds > 1 for row in table.rows)
-    assert jobs[9].row.name == "transformer"
+    rows = len(table.rows)
+    assert [job.seed for job in jobs] == [0] * rows + [1] * sum(row.seeds > 1 for row in table.rows)
+    assert jobs[rows].row.name == "transformer"
 
 
 def test_where_data_and_weights_lie_goes_into_the_command():
