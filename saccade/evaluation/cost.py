@@ -2,6 +2,7 @@
 
 import resource
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from saccade.images import Sources, view_size
 from saccade.images.boxes import region_size
 from saccade.model import PatchSelectionModel
 from saccade.modes import evaluating
+
+STAGES = ("scorer", "features")
 
 
 class Blank:
@@ -35,6 +38,8 @@ def multiply_adds(model: nn.Module, image_size: tuple[int, int], channels: int =
     """Multiply-adds of one image in evaluation mode: in all (`total`), and of the scorer and the feature network.
 
     Counted are convolutions and matrix products, which is where the work is; all other operations are a few per pixel.
+    A feature network that also reads the view, as that of NTS-Net does, is counted with all it reads; the scorer is
+    then what comes on top of it.
 
     >>> model = nn.Sequential()
     >>> model.add_module("features", nn.Conv2d(3, 8, 1, bias=False))
@@ -53,9 +58,16 @@ def multiply_adds(model: nn.Module, image_size: tuple[int, int], channels: int =
             model(image)
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
-    counts: dict[str, Any] = {name.partition(".")[2]: flops for name, flops in counter.get_flop_counts().items()}
-    stages = {name: sum(counts[name].values()) // 2 for name in ("scorer", "features") if name in counts}
+    counts = {name.partition(".")[2]: flops for name, flops in counter.get_flop_counts().items()}
+    parts = dict(model.named_children())
+    stages = {name: _work(parts[name], name, counts) // 2 for name in STAGES if name in parts}
     return {"total": counter.get_total_flops() // 2, **stages}
+
+
+def _work(module: nn.Module, name: str, counts: Mapping[str, Mapping[Any, int]]) -> int:
+    """What a module did, whether it was called or, as NTS-Net does with its backbone, only parts of it were."""
+    of_parts = sum(_work(part, f"{name}.{inner}", counts) for inner, part in module.named_children())
+    return max(sum(counts.get(name, {}).values()), of_parts)
 
 
 def peak_memory_mb() -> int:

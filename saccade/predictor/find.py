@@ -2,10 +2,12 @@
 .txt file, one a line, relative to the current folder.
 
 Folders are walked as they are read, sorted by name, hidden files left out, linked folders entered; each folder once.
+So are those that `**` stands for.
 """
 
 import glob
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import takewhile
@@ -14,6 +16,8 @@ from pathlib import Path
 from saccade.datasets.own import IMAGE_SUFFIXES
 
 LIST_SUFFIX = ".txt"
+SEPARATORS = re.escape(os.sep + (os.altsep or ""))
+ANY_FOLDERS = re.compile(rf"(^|[{SEPARATORS}])\*\*(?:[{SEPARATORS}]+|$)")
 
 
 def find_images(sources: Iterable[str]) -> Iterator[str]:
@@ -33,6 +37,14 @@ def is_list(source: str) -> bool:
 
 
 def _walk(folder: str) -> Iterator[str]:
+    for where, files in _folders_in(folder):
+        for name in sorted(files):
+            if not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES:
+                yield os.path.join(where, name)
+
+
+def _folders_in(folder: str) -> Iterator[tuple[str, list[str]]]:
+    """`folder` and all folders below it, with the names of their files."""
     entered = set()  # a link to a folder above would lead in circles
     for where, folders, files in os.walk(folder, followlinks=True, onerror=_refuse):
         found = os.stat(where)
@@ -41,9 +53,7 @@ def _walk(folder: str) -> Iterator[str]:
             continue
         entered.add((found.st_dev, found.st_ino))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
-            if not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES:
-                yield os.path.join(where, name)
+        yield where, files
 
 
 def _refuse(error: OSError) -> None:
@@ -65,7 +75,20 @@ def _match(pattern: str) -> Iterator[str]:
             f"{pattern}: no such file or folder; give images, a folder of them, a pattern such as 'photos/*.jpg', or a "
             f"{LIST_SUFFIX} file that lists them"
         )
-    yield from sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+    yield from sorted(path for path in _expand(pattern) if os.path.isfile(path))
+
+
+def _expand(pattern: str) -> set[str]:
+    """What `glob.glob(pattern, recursive=True)` finds, but for ways through folders that ** has entered already."""
+    deep = ANY_FOLDERS.search(pattern)
+    if deep is None:
+        return set(glob.glob(pattern))
+    if not deep.end(1):  # starts with **
+        here = os.path.join(os.curdir, "")
+        return {path.removeprefix(here) for path in _expand(here + pattern)}
+    tops, rest = glob.glob(pattern[: deep.end(1)]), pattern[deep.end() :] or "*"
+    folders = (where for top in tops for where, _ in _folders_in(top))
+    return {path for where in folders for path in _expand(os.path.join(glob.escape(where), rest))}
 
 
 def may_find(source: str, folder: Path) -> bool:

@@ -23,10 +23,10 @@ from saccade.selection.selection import Selection, identity_selection
 from saccade.selection.suppression import (
     Run,
     among_the_best,
+    best_apart,
     look_up,
     make_field,
     near_the_top_apart,
-    pick_apart,
 )
 
 GradientName = Literal["conditional", "score"]
@@ -42,12 +42,8 @@ def hard_diverse_topk(
     tensor([[1, 2]])
     """
     _check(scores, k, boxes, max_overlap)
-    scores = scores.detach()
-    exact = boxes.to(torch.promote_types(scores.dtype, torch.float32)).expand(scores.shape[0], -1, -1)
-    values, order = scores.detach().sort(dim=1, descending=True, stable=True)
-    field = make_field(values, exact.gather(1, order[..., None].expand(-1, -1, 4)))
-    picks = pick_apart(values.to(exact.dtype), field, passes=k, max_overlap=max_overlap)
-    return identity_selection(order.gather(1, picks.index).sort(dim=1).values, scores.dtype)
+    best = best_apart(scores, k, boxes, max_overlap=max_overlap)
+    return identity_selection(best.sort(dim=1).values, scores.dtype)
 
 
 def diverse_topk(

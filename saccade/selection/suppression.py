@@ -140,6 +140,17 @@ def pick_apart(values: Float[Tensor, "R U"], field: Field, *, passes: int, max_o
     return picks._replace(value=values.gather(1, picks.index))
 
 
+def best_apart(
+    scores: Float[Tensor, "B N"], k: int, boxes: Int[Tensor, "N 4"], *, max_overlap: float
+) -> Int[Tensor, "B K"]:
+    """The K picks of each row in their order: best first, then what had to fill up. Of equals the lower index wins."""
+    scores = scores.detach()
+    values, order = scores.sort(dim=1, descending=True, stable=True)
+    exact = boxes.to(torch.promote_types(scores.dtype, torch.float32))
+    picks = pick_apart(values.to(exact.dtype), make_field(values, exact[order]), passes=k, max_overlap=max_overlap)
+    return order.gather(1, picks.index)
+
+
 def _places(values: Tensor) -> Tensor:
     """0, −1, −2 …: in their place values need no search for the index of the highest, and any number bars them."""
     return torch.arange(0, -values.shape[1], -1, dtype=values.dtype, device=values.device).expand_as(values)

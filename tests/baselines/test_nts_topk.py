@@ -10,6 +10,7 @@ from torchvision.ops import box_iou
 
 from saccade import ModelConfig, hard_topk, normalise_scores
 from saccade.baselines.nts import NTSTopK
+from saccade.baselines.nts.trunk import cross_entropies
 from saccade.systems import build_model, load_model
 from saccade.training.optimisers import make_optimiser
 from saccade.training.recipe import Recipe
@@ -120,6 +121,38 @@ def test_soft_without_noise_is_hard():
     assert_close(model(image).logits, hard)
 
 
+@pytest.mark.parametrize("name", ["sinkhorn", "gumbel", "softsort", "straight_through", "ats"])
+def test_with_mean_any_selection_teaches_the_scorer(name):
+    torch.manual_seed(0)
+    model, (image, label) = NTSTopK(make_config(selection={"name": name, "k": 2})).train(), make_batch()
+    out = model(image)
+    no_entropy = model.loss(out, label, entropy_coefficient=0.0)
+    assert "scorer" in taught(model, no_entropy)
+    part_loss = cross_entropies(
+        out.logits.detach(), out.image_logits.detach(), out.part_logits, label, share=out.selection.share
+    )
+    assert taught(model, part_loss) == {"features", "part_prediction", "scorer"}
+
+
+def test_samples_of_an_attention_count_for_their_share():
+    torch.manual_seed(0)
+    model, (image, label) = softly(NTSTopK(make_config(selection={"name": "ats", "k": 3}))), make_batch()
+    out, weight = model(image), torch.tensor([1.0, 2.0, 0.5])
+    share = out.selection.share
+    loss = model.loss(out, label, class_weight=weight, entropy_coefficient=0.0)
+    (got,) = torch.autograd.grad(loss, share, retain_graph=True)
+
+    whole = model.features(image)
+    pooled = whole + torch.einsum("bk,bkd->bd", share, out.features)
+    logits = model.prediction(pooled)
+    assert_close(out.logits, logits)
+    parts = [F.cross_entropy(out.part_logits[:, k], label, reduction="none") for k in range(3)]
+    parts = (share * torch.stack(parts, dim=1)).sum(dim=1)
+    slow = F.cross_entropy(logits, label, weight=weight) + (weight[label] * parts).sum() / weight[label].sum()
+    assert_close(loss, slow + F.cross_entropy(out.image_logits, label, weight=weight))
+    assert_close(got, torch.autograd.grad(slow, share)[0])
+
+
 def test_dropout_is_on_in_training_only():
     torch.manual_seed(0)
     model, (image, _) = NTSTopK(make_config(options={"dropout": 0.9})), make_batch()
@@ -162,6 +195,14 @@ def test_the_scorer_is_a_group_of_its_own():
         ({"selection": {"name": "exhaustive"}}, "exhaustive takes all anchors: use one with an option k"),
         ({"selection": {"name": "nms", "k": 4}}, "unknown selection 'nms': expected one of perturbed"),
         ({"aggregation": {"name": "max"}}, "unknown aggregation 'max': expected one of concat, mean"),
+        (
+            {"selection": {"name": "gumbel", "k": 2}, "aggregation": {"name": "concat"}},
+            "gumbel does not go with the aggregation concat: its slots are in score order in training .* use mean",
+        ),
+        (
+            {"selection": {"name": "ats", "k": 2}, "aggregation": {"name": "concat"}},
+            "ats does not go with the aggregation concat: its samples estimate the mean .* use mean",
+        ),
         ({"options": {"proposals": 6}}, "the system nts_topk has no option 'proposals': it takes dropout"),
     ],
 )

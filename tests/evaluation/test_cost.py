@@ -1,6 +1,8 @@
 """Multiply-adds against counting by hand."""
 
+import pytest
 import torch
+from torch import nn
 
 from saccade import ModelConfig, PatchSelectionModel
 from saccade.evaluation import multiply_adds, peak_memory_mb
@@ -22,6 +24,28 @@ def test_the_scorer_and_the_features_are_counted_apart():
     head = 32 * 32 + 32 * 2
     assert counts["total"] == counts["scorer"] + counts["features"] + head
     assert model.training
+
+
+@pytest.mark.parametrize(
+    ("system", "selection", "aggregation"),
+    [("nts_net", {"name": "nms", "k": 2, "proposals": 3}, "concat"), ("nts_topk", {"name": "hard", "k": 2}, "mean")],
+)
+def test_a_backbone_that_reads_the_view_and_the_parts_is_counted_with_both(system, selection, aggregation):
+    stages = {
+        "view": {"scale": 0.5},
+        "scorer": {"name": "proposals", "hidden": 16},
+        "selection": selection,
+        "extraction": {"patch": 32},
+        "features": {"name": "backbone", "model": "test_resnet"},
+        "aggregation": {"name": aggregation},
+    }
+    model = SYSTEMS[system](ModelConfig(system=system, num_classes=3, image_size=(128, 160), **stages))
+    counts = multiply_adds(model, (128, 160))
+    backbone = nn.Sequential(model.features)
+    view = multiply_adds(backbone, (64, 96))["total"]  # 64×80, filled up to whole cells
+    assert counts["features"] == view + 2 * multiply_adds(backbone, (32, 32))["total"]
+    heads = 3 * (model.aggregation.width + (1 + 2) * model.features.width)
+    assert counts["total"] == counts["scorer"] + counts["features"] + heads
 
 
 def test_a_bias_alone_costs_nothing():

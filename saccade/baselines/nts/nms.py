@@ -7,12 +7,12 @@ NTS-Net teaches its scores by ranking instead.
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torchvision.ops import nms
 
 from saccade.extraction import Candidates
 from saccade.selection.check import check_k, check_scores
-from saccade.selection.normalise import OUT_OF_REACH, normalise_scores
+from saccade.selection.normalise import normalise_scores
 from saccade.selection.selection import Selection, identity_selection
+from saccade.selection.suppression import best_apart
 
 
 def nms_topk(
@@ -28,13 +28,7 @@ def nms_topk(
     """
     check_scores(scores)
     check_k(k, scores.shape[1])
-    corners, rows = boxes.float(), []
-    for row in scores.detach().float():
-        kept = nms(corners, row, iou)
-        kept = kept[row[kept] > -OUT_OF_REACH][:k]  # what overlaps comes before what lies outside the picture
-        dropped = row.index_fill(0, kept, -torch.inf).topk(k - len(kept)).indices
-        rows.append(torch.cat([kept, dropped]))
-    return torch.stack(rows)
+    return best_apart(scores, k, boxes, max_overlap=iou)
 
 
 class NonMaximumTopK(nn.Module):

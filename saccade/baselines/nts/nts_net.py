@@ -64,7 +64,7 @@ class NTSNet(Trunk):
         parts = self.encode(self.extraction(pixels, selection, grid))  # B M D
         used = self.selection.k
         return NTSNetOutput(
-            self.prediction(self.aggregation(whole, parts[:, :used])),
+            self.prediction(self.aggregation(whole, parts[:, :used], selection)),
             raw_scores,
             scores,
             selection,

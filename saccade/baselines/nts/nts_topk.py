@@ -46,11 +46,6 @@ class NTSTopK(Trunk):
 
     def __init__(self, config: ModelConfig):
         super().__init__(config, SELECTIONS)
-        if hasattr(self.selection, "aggregations"):
-            raise ValueError(
-                f"the selection {config.selection['name']} does not go with nts_topk, which asks every part for an "
-                f"answer of its own: {self.selection.why_not}; use perturbed"
-            )
 
     def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> NTSTopKOutput:
         """Logits of each image; `size` is the height and width of each where the rest of its H×W is padding."""
@@ -61,7 +56,7 @@ class NTSTopK(Trunk):
         whole = self.dropout(self.features.net.forward_head(chart))  # B D
         parts = self.encode(self.extraction(pixels, selection, grid))  # B K D
         return NTSTopKOutput(
-            self.prediction(self.aggregation(whole, parts)),
+            self.prediction(self.aggregation(whole, parts, selection)),
             raw_scores,
             scores,
             selection,
@@ -81,5 +76,5 @@ class NTSTopK(Trunk):
     ) -> Float[Tensor, ""]:
         """Three cross-entropies minus an entropy bonus."""
         answers = output.logits, output.image_logits, output.part_logits
-        entropy = score_entropy(output.raw_scores)
-        return cross_entropies(*answers, label, class_weight=class_weight) - entropy_coefficient * entropy
+        losses = cross_entropies(*answers, label, share=output.selection.share, class_weight=class_weight)
+        return losses - entropy_coefficient * score_entropy(output.raw_scores)

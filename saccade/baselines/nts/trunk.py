@@ -7,6 +7,7 @@ At view scale 1 the whole image is seen at full resolution, as in the paper; bel
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,13 +16,14 @@ from einops import rearrange, repeat
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from saccade import aggregation
 from saccade.config import ModelConfig, build, build_one
 from saccade.extraction.anchors import STEPS_PX, AnchorExtraction, Anchors
 from saccade.features import Backbone
 from saccade.images import View, view_size
 from saccade.pretrained import Pretrained
 from saccade.scorer.proposals import ProposalScorer
-from saccade.selection import ignore_outside
+from saccade.selection import Selection, ignore_outside
 from saccade.selection.check import check_k
 
 
@@ -32,7 +34,9 @@ class Concat(nn.Module):
         super().__init__()
         self.width = width * (slots + 1)
 
-    def forward(self, whole: Float[Tensor, "B D"], parts: Float[Tensor, "B K D"]) -> Float[Tensor, "B E"]:
+    def forward(
+        self, whole: Float[Tensor, "B D"], parts: Float[Tensor, "B K D"], selection: Selection
+    ) -> Float[Tensor, "B E"]:
         """Join the image and its parts."""
         return torch.cat([whole, rearrange(parts, "b k d -> b (k d)")], dim=1)
 
@@ -43,10 +47,13 @@ class Mean(nn.Module):
     def __init__(self, width: int):
         super().__init__()
         self.width = width
+        self.over_parts = aggregation.Mean(width)
 
-    def forward(self, whole: Float[Tensor, "B D"], parts: Float[Tensor, "B K D"]) -> Float[Tensor, "B D"]:
+    def forward(
+        self, whole: Float[Tensor, "B D"], parts: Float[Tensor, "B K D"], selection: Selection
+    ) -> Float[Tensor, "B D"]:
         """Join the image and its parts."""
-        return whole + parts.mean(dim=1)
+        return whole + self.over_parts(parts, selection, None)
 
 
 AGGREGATIONS = {"concat": Concat, "mean": Mean}
@@ -68,6 +75,7 @@ class Trunk(Pretrained):
         slots = self._slots()
         width, classes = self.features.width, config.num_classes
         self.aggregation = build("aggregation", AGGREGATIONS, config.aggregation, width, slots=slots)
+        self._check_together()
         self.dropout = build_one(f"the system {config.system}", make_dropout, config.options)
         self.prediction = nn.Linear(self.aggregation.width, classes)
         self.image_prediction = nn.Linear(width, classes)
@@ -111,6 +119,15 @@ class Trunk(Pretrained):
         features = self.features.net(rearrange(parts, "b k c p q -> (b k) c p q"))
         return self.dropout(rearrange(features, "(b k) d -> b k d", b=len(parts)))
 
+    def _check_together(self) -> None:
+        """Refuse an aggregation that means nothing for what the selection gives."""
+        understood = [name for name in AGGREGATIONS if name in getattr(self.selection, "aggregations", AGGREGATIONS)]
+        if (name := self.config.aggregation["name"]) not in understood:
+            raise ValueError(
+                f"the selection {self.config.selection['name']} does not go with the aggregation {name}: "
+                f"{self.selection.why_not}; use {' or '.join(understood)}"
+            )
+
     def _slots(self) -> int:
         slots = getattr(self.selection, "k", None)
         if slots is None:
@@ -132,13 +149,16 @@ def cross_entropies(
     part_logits: Float[Tensor, "B K L"],
     label: Int[Tensor, " B"],
     *,
+    share: Float[Tensor, "B K"] | None = None,
     class_weight: Float[Tensor, " L"] | None = None,
 ) -> Float[Tensor, ""]:
-    """CE(image and parts) + CE(image) + CE(parts), the last a mean over the parts."""
-    parts = rearrange(part_logits, "b k l -> (b k) l"), repeat(label, "b -> (b k)", k=part_logits.shape[1])
-    answers = ((logits, label), (image_logits, label), parts)
-    losses = [F.cross_entropy(logits, target, weight=class_weight) for logits, target in answers]
-    return torch.stack(losses).sum()
+    """CE(image and parts) + CE(image) + CE(parts), the last a mean over the parts, each of which counts its `share`."""
+    cross_entropy = partial(F.cross_entropy, weight=class_weight, reduction="none")
+    labels = repeat(label, "b -> b k", k=part_logits.shape[1])
+    of_parts = cross_entropy(rearrange(part_logits, "b k l -> b l k"), labels)  # B K
+    of_parts = of_parts.mean(dim=1) if share is None else (share * of_parts).sum(dim=1)
+    losses = cross_entropy(logits, label) + cross_entropy(image_logits, label) + of_parts  # B
+    return losses.sum() / (len(label) if class_weight is None else class_weight[label].sum())
 
 
 def _map_width(features: Backbone) -> int:

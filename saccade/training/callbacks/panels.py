@@ -1,8 +1,9 @@
 """How the selection sharpens: the same few validation images at the start, in the middle and at the end of training.
 
-At the start a patch is a blend of many candidates, at the end it is one. For the report `panels/<step>.npz` holds
+Until the end a panel shows what the selection gives in training mode: blends of many candidates where it is soft, the
+drawn ones where it samples. At the end it shows what evaluation sees. `panels/<step>.npz` holds
 
-    step, main_step, sigma (NaN without noise), index V, label V, and for each of the V images
+    step, main_step, sigma (NaN if the selection has none), index V, label V, and for each of the V images
     image_v h w 3, size_v (full height and width), scores_v rows cols, patches_v K P Q 3, boxes_v S 4, weight_v K S
 
 TensorBoard gets the same as figures after every validation.
@@ -23,10 +24,11 @@ from jaxtyping import Float, UInt8
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.trainer.states import TrainerFn
-from torch import Tensor, nn
+from torch import Tensor
 
 from saccade.datasets.dataset import batch_of_one, unit_range
 from saccade.images import ImageSource
+from saccade.modes import evaluating
 from saccade.report.look import chart, extent, glance_look
 from saccade.report.overlay import overlay
 from saccade.report.run import Glance, Panel
@@ -53,16 +55,25 @@ def spread(labels: Sequence[int], count: int) -> list[int]:
 
 
 @torch.no_grad()
-def glimpse(model: Any, image: UInt8[Tensor, "3 H W"] | ImageSource, label: int, *, sigma: float | None) -> Glance:
-    """How `model` looks at `image`: softly with noise `sigma` as in training, or hard if it is None.
+def glimpse(
+    model: Any,
+    image: UInt8[Tensor, "3 H W"] | ImageSource,
+    label: int,
+    *,
+    in_training: bool,
+    sigma: float | None = None,
+) -> Glance:
+    """How `model` looks at `image`, its selection being in training mode or in evaluation mode.
 
     The model and the state of randomness stay as they are, and the same model gives the same answer.
+
+    sigma: for a selection with noise, how much of it instead of what it has at the moment.
     """
     parameter = next(model.parameters())
     pixels = unit_range(batch_of_one(image)).to(parameter.device, parameter.dtype)
     size = (pixels.shape[-2], pixels.shape[-1])
     grid = model.grid(size, parameter.device)
-    with _borrowed(model, sigma):
+    with _borrowed(model, in_training, sigma):
         output = model(pixels)
         selection = output.selection
         patches = model.extraction(pixels, selection, grid)[0]  # K C P P
@@ -79,24 +90,20 @@ def glimpse(model: Any, image: UInt8[Tensor, "3 H W"] | ImageSource, label: int,
 
 
 @contextmanager
-def _borrowed(model: nn.Module, sigma: float | None) -> Iterator[None]:
-    """The model in evaluation mode, so that no running mean moves, but for the selection if it is to be soft."""
-    selection: Any = model.selection
-    modes = [(module, module.training) for module in model.modules()]
+def _borrowed(model: Any, in_training: bool, sigma: float | None) -> Iterator[None]:
+    """The model in evaluation mode, so that no running mean moves, but for the selection if it is `in_training`."""
+    selection = model.selection
     kept_sigma = getattr(selection, "sigma", None)
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), evaluating(model):
             torch.default_generator.manual_seed(0)
-            model.eval()
+            selection.train(in_training)
             if sigma is not None:
-                selection.train()
                 selection.sigma = sigma
             yield
     finally:
         if sigma is not None:
             selection.sigma = kept_sigma
-        for module, training in modes:
-            module.training = training
 
 
 def _shrink(image: UInt8[Tensor, "3 H W"] | ImageSource) -> UInt8[np.ndarray, "h w 3"]:
@@ -147,12 +154,12 @@ class Panels(Callback):
                     path.unlink()
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """At the start and in the middle: blends, as in training."""
+        """At the start and in the middle: as in training."""
         if pl_module.main_step in (0, pl_module.recipe.steps // 2):
             self._write(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """At the end: sharp, as from now on."""
+        """At the end: as from now on."""
         if pl_module.main_step == pl_module.recipe.steps:
             self._write(trainer, pl_module)
 
@@ -181,12 +188,12 @@ class Panels(Callback):
         data = task.data["val"]
         numbers = {label: number for number, label in enumerate(data.records.classes)}
         labels = [numbers[record.label] for record in data.records.records]
-        sigma = task.sigma if task.main_step < task.recipe.steps else None
+        in_training = task.main_step < task.recipe.steps
         for index in spread(labels, self.count):
             image = data[index].image
             if isinstance(image, Tensor):
                 image = task.augmentation.evaluation(image[None])[0]  # as the model sees it in validation
-            yield index, glimpse(task.model, image, labels[index], sigma=sigma)
+            yield index, glimpse(task.model, image, labels[index], in_training=in_training, sigma=task.sigma)
 
 
 def _is_due(task: Any, step: str) -> bool:

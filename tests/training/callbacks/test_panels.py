@@ -54,7 +54,7 @@ def make_image(height=64, width=96):
 
 def test_a_hard_look_is_what_the_model_does_in_evaluation():
     model, image = make_model(), make_image()
-    glance = glimpse(model, image, 1, sigma=None)
+    glance = glimpse(model, image, 1, in_training=False)
     output = model.eval()(unit_range(image[None]))
     assert glance.label == 1
     assert glance.boxes.tolist() == output.boxes[0].tolist()
@@ -67,31 +67,69 @@ def test_a_hard_look_is_what_the_model_does_in_evaluation():
 
 def test_a_soft_look_is_the_blend_of_its_boxes():
     model, image = make_model(), make_image()
-    glance = glimpse(model, image, 0, sigma=0.3)
+    glance = glimpse(model, image, 0, in_training=True, sigma=0.3)
     assert len(glance.boxes) > 3
     assert_close(glance.weight.sum(axis=1), np.ones(3, np.float32))
     assert (glance.weight.max(axis=0) > 0).all()
+    assert_blended(glance, image)
+
+
+def assert_blended(glance, image):
     padded = np.pad(image.permute(1, 2, 0).numpy(), ((50, 50), (50, 50), (0, 0))).astype(float)
     cuts = [padded[top + 50 : bottom + 50, left + 50 : right + 50] for left, top, right, bottom in glance.boxes]
     blend = np.einsum("ks,spqc->kpqc", glance.weight.astype(float), np.stack(cuts))
     assert np.abs(glance.patches - blend).max() < 0.51  # rounded to bytes
 
 
+@pytest.mark.parametrize(
+    "selection",
+    [{"name": "sinkhorn", "epsilon": 0.5}, {"name": "softsort", "temperature": 0.2}],
+    ids=lambda s: s["name"],
+)
+def test_a_soft_selection_without_noise_is_shown_soft_too(selection):
+    model, image = make_model(selection={**selection, "k": 3}), make_image()
+    glance = glimpse(model, image, 0, in_training=True)
+    scores = model.eval()(unit_range(image[None])).scores.detach()
+    softly = model.selection.train()(scores)
+    assert_close(torch.from_numpy(glance.weight), softly.weight[0][:, (softly.weight[0] > 0).any(dim=0)])
+    assert glance.weight.max() < 0.9
+    assert_blended(glance, image)
+    assert (glimpse(model, image, 0, in_training=False).weight == np.eye(3)).all()
+
+
+def test_a_selection_that_draws_shows_what_it_drew():
+    model, image = make_model(selection={"name": "ats", "k": 3}, aggregation={"name": "mean"}), make_image()
+    drawn, best = (glimpse(model, image, 0, in_training=mode) for mode in (True, False))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model.eval().selection.train()
+        expected = model(unit_range(image[None])).boxes[0]
+    assert drawn.boxes.tolist() == expected.tolist() != best.boxes.tolist()
+    assert_blended(drawn, image)
+
+
+def test_a_selection_that_is_sharp_in_training_is_shown_sharp():
+    model, image = make_model(selection={"name": "straight_through", "k": 3, "temperature": 0.5}), make_image()
+    glances = [glimpse(model, image, 0, in_training=mode) for mode in (True, False)]
+    assert np.array_equal(glances[0].boxes, glances[1].boxes)  # those that only get a gradient are not shown
+    assert all((glance.weight == np.eye(3)).all() for glance in glances)
+
+
 def test_less_noise_gives_fewer_boxes():
     model, image = make_model(), make_image()
-    counts = [len(glimpse(model, image, 0, sigma=sigma).boxes) for sigma in (0.5, 0.05, 0.0)]
+    counts = [len(glimpse(model, image, 0, in_training=True, sigma=sigma).boxes) for sigma in (0.5, 0.05, 0.0)]
     assert counts[0] > counts[1] > counts[2] == 3
 
 
-@pytest.mark.parametrize("sigma", [0.2, None])
-def test_looking_changes_nothing(sigma):
+@pytest.mark.parametrize(("in_training", "sigma"), [(True, 0.2), (True, None), (False, 0.2)])
+def test_looking_changes_nothing(in_training, sigma):
     """Not in a model that holds batch norm and has some parts in evaluation mode; not even where random numbers are."""
     model, image = make_model(scorer={"name": "conv", "pool": 2, "squeeze_excitation": 2}), make_image()
     model.train()
     model.features.norm.eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     modes, sigma_before, random = [m.training for m in model.modules()], model.selection.sigma, torch.get_rng_state()
-    first, second = (glimpse(model, image, 0, sigma=sigma) for _ in range(2))
+    first, second = (glimpse(model, image, 0, in_training=in_training, sigma=sigma) for _ in range(2))
     assert [m.training for m in model.modules()] == modes
     assert model.selection.sigma == sigma_before
     assert torch.equal(torch.get_rng_state(), random)
@@ -104,21 +142,22 @@ def test_the_model_is_given_back_even_if_looking_fails():
     model = make_model().train()
     model.scorer.layers[0].weight.data.fill_(torch.nan)
     with pytest.raises(ValueError, match="NaN"):
-        glimpse(model, make_image(), 0, sigma=0.1)
+        glimpse(model, make_image(), 0, in_training=True, sigma=0.1)
     assert all(m.training for m in model.modules())
     assert model.selection.sigma == 0.5
 
 
 def test_large_images_are_shown_small():
     model, image = make_model(), make_image(400, 1600)
-    glance = glimpse(model, image, 0, sigma=None)
+    glance = glimpse(model, image, 0, in_training=False)
     assert glance.image.shape == (160, 640, 3)
     assert glance.size == (400, 1600)
     assert glance.boxes.tolist() == model.eval()(unit_range(image[None])).boxes[0].tolist()
 
 
 def test_a_panel_is_read_as_it_was_written(tmp_path):
-    glances = tuple(glimpse(make_model(), make_image(64, width), n, sigma=0.3) for n, width in enumerate((96, 80)))
+    images = make_image(64, 96), make_image(64, 80)
+    glances = tuple(glimpse(make_model(), image, n, in_training=True) for n, image in enumerate(images))
     panel = Panel(12, 8, 0.02, glances)
     write_panel(tmp_path / "panels" / "0000012.npz", panel, [5, 9])
     read = read_panel(tmp_path / "panels" / "0000012.npz")
@@ -181,6 +220,15 @@ def test_a_panel_shows_what_validation_sees(spots, tmp_path):
 def test_noise_that_stays_ends_with_the_training(spots, tmp_path):
     *_, end = panels_of(run_panels(spots, tmp_path, sigma_decay="constant", steps=2)).values()
     assert end.sigma == 0.05
+    assert all((glance.weight == np.eye(2)).all() for glance in end.glances)
+
+
+def test_without_noise_too_the_start_is_soft_and_the_end_sharp(spots, tmp_path):
+    selection = {"name": "sinkhorn", "k": 2, "epsilon": 0.5}
+    model = replace(tiny_recipe(spots).model, selection=selection)
+    start, middle, end = panels_of(run_panels(spots, tmp_path, steps=2, model=model)).values()
+    assert all(np.isnan(panel.sigma) for panel in (start, middle, end))
+    assert all((glance.weight.max(axis=1) < 0.9).all() for panel in (start, middle) for glance in panel.glances)
     assert all((glance.weight == np.eye(2)).all() for glance in end.glances)
 
 
