@@ -26,6 +26,7 @@ demo: $(READY)
 
 benchmarks: $(READY)
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+	$(BIN)/saccade reproduce speed
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -1,6 +1,7 @@
-"""`saccade reproduce TABLE`: the paper's tables, ours beside theirs."""
+"""`saccade reproduce TABLE`: the paper's tables and its speed figure, ours beside theirs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,8 @@ from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import PositiveInt
 
 from saccade.cli.command import Command
+from saccade.cli.memory import keep_freed_memory
+from saccade.reproduce.speed import systems as speed
 from saccade.reproduce.table import SCALES, choose
 from saccade.reproduce.tables import TABLES
 
@@ -16,23 +19,29 @@ if TYPE_CHECKING:
 
     from saccade.reproduce.jobs import Job, Request
 
+NAMES = (*TABLES, speed.NAME)
+# What means nothing where nothing is trained, and its defaults.
+OF_RUNS = {"scale": "small", "seeds": 3, "rows": None, "data": None, "weights": None, "jobs": 2}
+ROUNDS = 3
+
 
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.description = (
         "Train every run of a table that is missing, and write TABLE.csv, TABLE.md and pictures. What is done is "
-        "skipped; what was stopped goes on."
+        "skipped; what was stopped goes on. The table speed trains nothing: it times networks on this machine's CPU, "
+        "anew each time, and takes no flags but --out, --rounds and --list."
     )
-    parser.add_argument("table", type=str, nargs="?", help=f"one of {', '.join(TABLES)}; with --list, all of them")
+    parser.add_argument("table", type=str, nargs="?", help=f"one of {', '.join(NAMES)}; with --list, all of them")
     parser.add_argument(
         "--scale",
         choices=SCALES,
-        default="small",
+        default=OF_RUNS["scale"],
         help="small: for two CPU cores; full: the paper's own (default: small)",
     )
     parser.add_argument(
         "--seeds",
         type=PositiveInt,
-        default=3,
+        default=OF_RUNS["seeds"],
         help="runs of rows whose order is the claim; others get one (default: 3)",
     )
     parser.add_argument("--rows", type=str, nargs="+", help="these rows only (default: all)")
@@ -41,7 +50,15 @@ def _add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--data", type=Path, help="folder of the data sets that are not generated (default: data)")
     parser.add_argument("--weights", type=Path, help="ImageNet weights for the rows that start from them")
-    parser.add_argument("--jobs", type=PositiveInt, default=2, help="runs side by side, sharing the cores (default: 2)")
+    parser.add_argument(
+        "--jobs",
+        type=PositiveInt,
+        default=OF_RUNS["jobs"],
+        help="runs side by side, sharing the cores (default: 2)",
+    )
+    parser.add_argument(
+        "--rounds", type=PositiveInt, help=f"of speed alone: timings of each system (default: {ROUNDS})"
+    )
     parser.add_argument("--list", action="store_true", help="show the rows, their commands and how far they are")
 
 
@@ -52,9 +69,13 @@ def reproduce(args: Namespace) -> int:
     console = Console()
     if args.table is None and args.list:
         return _list_tables(console)
+    if args.table == speed.NAME:
+        return _speed(args, console)
     if args.table not in TABLES:
         came = "no table" if args.table is None else f"no table {args.table!r}"
-        raise ValueError(f"{came}: choose one of {', '.join(TABLES)}; `saccade reproduce --list` tells what they are")
+        raise ValueError(f"{came}: choose one of {', '.join(NAMES)}; `saccade reproduce --list` tells what they are")
+    if args.rounds is not None:
+        raise ValueError(f"--rounds is for the table {speed.NAME} alone; {args.table} has runs: give --seeds")
     from saccade.reproduce.jobs import Request, list_jobs
 
     request = Request(TABLES[args.table], args.scale, args.out, args.data, args.weights)
@@ -71,15 +92,38 @@ def _reproduce(request: "Request", jobs: Sequence["Job"], at_once: int, console:
     from saccade.reproduce.results import collect, write_results
     from saccade.reproduce.runner import run_jobs
 
-    def say(text: str) -> None:
-        console.print(text, soft_wrap=True, highlight=False, markup=False)
-
+    say = _plainly(console)
     able, failures = make_data(jobs, say)
     failures += run_jobs(able, at_once=at_once, say=say)
     if results := collect(request):
         for path in [*write_results(request, results), *draw_all(request, results, say)]:
             say(f"wrote {path}")
     return 1 if failures else 0
+
+
+def _speed(args: Namespace, console: "Console") -> int:
+    if given := [f"--{name}" for name, default in OF_RUNS.items() if args[name] != default]:
+        raise ValueError(
+            f"leave out {', '.join(given)}: {speed.NAME} trains nothing, and takes --out, --rounds and --list only"
+        )
+    setting, say = speed.Setting(), _plainly(console)
+    if args.list:
+        for system in setting.systems():
+            say(f"{system.name} ({100 * system.share(setting.side_px):g}% of the pixels; paper: {system.paper})")
+        return 0
+    keep_freed_memory()  # as the commands do that predict
+    from saccade.reproduce.speed.measure import measure, provenance
+    from saccade.reproduce.speed.results import write_results
+
+    args.out.mkdir(parents=True, exist_ok=True)  # a place that cannot be written to is told before, not after
+    timings = measure(setting, rounds=args.rounds or ROUNDS, say=say)
+    for path in write_results(args.out, timings, setting=setting, facts=provenance()):
+        say(f"wrote {path}")
+    return 0
+
+
+def _plainly(console: "Console") -> Callable[[str], None]:
+    return partial(console.print, soft_wrap=True, highlight=False, markup=False)
 
 
 def _list_tables(console: "Console") -> int:
@@ -89,6 +133,7 @@ def _list_tables(console: "Console") -> int:
     for table in TABLES.values():
         counts = [str(sum(row.plan(scale) is not None for row in table.rows)) for scale in SCALES]
         shown.add_row(table.name, table.title, table.source, *counts)
+    shown.add_row(speed.NAME, speed.TITLE, speed.SOURCE, "–", "–")
     console.print(shown)
     return 0
 

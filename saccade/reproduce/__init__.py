@@ -4,4 +4,5 @@ tables   which rows there are, what the paper has for them, and by which recipes
 jobs     (row, seed) → a run folder and the command that fills it
 runner   runs the commands side by side
 results  finished runs → numbers, CSV, Markdown          figures   → plots and pictures
+speed    the speed figure, for which nothing is trained
 """

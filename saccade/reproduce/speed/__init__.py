@@ -1,0 +1,6 @@
+"""The paper's speed figure, `saccade reproduce speed`: a network on the whole image against the same on K patches.
+
+systems  which systems are timed, at which sizes, and what the paper prints for them
+measure  systems → timings, and what they were taken with
+results  timings → `speed.csv`, `speed.md`, `speed.png`; and back from the CSV          figure   timings → the plot
+"""

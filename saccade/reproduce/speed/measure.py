@@ -1,0 +1,117 @@
+"""Systems → timings.
+
+Weights and pixels are random. A network's speed does not depend on them; soft top-K blends as many candidates as an
+untrained scorer leaves it. All systems are as `for_inference` makes them, those on whole images too. Rounds go through
+all systems in turn, so that whatever else the machine does befalls all alike. As in the paper, each system has the
+batch size that suits it best.
+"""
+
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+import saccade
+from saccade.config import ModelConfig
+from saccade.inference import for_inference
+from saccade.reproduce.speed.systems import Setting, System, Timing
+from saccade.selection import perturbed_topk
+from saccade.systems import build_model
+from saccade.training.provenance import PACKAGES, commit, hardware
+
+CLASSES = 10
+Run = Callable[[Tensor], Any]
+
+
+def measure(setting: Setting, *, rounds: int, say: Callable[[str], None]) -> list[Timing]:
+    """Time all systems on random images on the CPU."""
+    if rounds < 1:
+        raise ValueError(f"rounds is {rounds}, expected 1 or more: a round times every system once")
+    torch.manual_seed(0)
+    side = setting.side_px
+    images = [torch.rand(n, 3, side, side).contiguous(memory_format=torch.channels_last) for n in setting.batches]
+    return time_all(build_all(setting), images, rounds=rounds, say=say)
+
+
+def provenance() -> dict[str, str]:
+    """What timings are taken with, as the CSV has it for every table."""
+    return {
+        "hardware": hardware("cpu"),
+        "threads": str(torch.get_num_threads()),
+        "commit": commit() or "unknown",
+        "saccade": saccade.__version__,
+        "python": platform.python_version(),
+        "versions": " ".join(f"{name}=={version(name)}" for name in PACKAGES),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def build_all(setting: Setting) -> dict[System, Run]:
+    """The systems of a setting; soft and hard are the same model."""
+    systems = setting.systems()
+    models = {system: _build(system, setting) for system in systems if not system.soft}
+    soft = {
+        system: partial(
+            models[system._replace(soft=False)],
+            select=partial(perturbed_topk, k=system.k, sigma=setting.sigma, num_samples=setting.draws),
+        )
+        for system in systems
+        if system.soft
+    }
+    runs = models | soft
+    return {system: runs[system] for system in systems}
+
+
+def _build(system: System, setting: Setting) -> Any:
+    stages: dict[str, Any] = {"system": "cnn", "view": {"scale": 1.0}}
+    if system.k:
+        stages = {
+            "view": {"scale": setting.view_scale},
+            "selection": {"name": "perturbed", "k": system.k},
+            "extraction": {"patch": system.patch},
+            "aggregation": {"name": "mean"},
+        }
+    size, features = (setting.side_px, setting.side_px), {"name": "backbone", "model": system.network}
+    return for_inference(build_model(ModelConfig(num_classes=CLASSES, image_size=size, features=features, **stages)))
+
+
+@torch.inference_mode()
+def time_all(
+    runs: Mapping[System, Run],
+    images: Sequence[Float[Tensor, "_ C H W"]],
+    *,
+    rounds: int,
+    say: Callable[[str], None],
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[Timing]:
+    """Time each system on each batch once a round, after a round to warm up; a line for each as it goes."""
+    speeds: dict[System, list[dict[int, float]]] = {system: [] for system in runs}  # by round, then by batch
+    for turn in range(rounds + 1):
+        for system, run in runs.items():
+            speed = {len(batch): len(batch) / _seconds(run, batch, clock) for batch in images}
+            if turn:
+                speeds[system].append(speed)
+                say(f"round {turn} of {rounds}: {system.name}, {max(speed.values()):.2f} images per second")
+            else:
+                say(f"warm-up: {system.name}")
+    side_px = images[0].shape[-1]
+    return [timing for system, each in speeds.items() for timing in _at_best(system, system.share(side_px), each)]
+
+
+def _seconds(run: Run, batch: Float[Tensor, "n C H W"], clock: Callable[[], float]) -> float:
+    start = clock()
+    run(batch)
+    return clock() - start
+
+
+def _at_best(system: System, share: float, speeds: Sequence[Mapping[int, float]]) -> list[Timing]:
+    best = max(speeds[0], key=lambda batch: statistics.median(speed[batch] for speed in speeds))
+    return [Timing(system, share, turn, best, speed[best]) for turn, speed in enumerate(speeds, start=1)]
