@@ -69,13 +69,20 @@ def test_rows_that_share_a_run():
 
 
 def test_runs_that_several_tables_need_are_shared():
-    home = {name: Request(TABLES[name]) for name in ("billiard", "sigma", "gradients")}
-    rows = {"billiard": "transformer", "sigma": "decay_hard", "gradients": "billiard_conditional"}
+    home = {name: Request(TABLES[name]) for name in ("billiard", "sigma")}
+    rows = {"billiard": "transformer", "sigma": "decay_hard"}
     folders = {
         make_job(home[name], next(row for row in TABLES[name].rows if row.name == rows[name]), 1).folder
         for name in rows
     }
     assert folders == {Path("results/runs/billiard_small-perturbed-seed1")}
+
+
+def test_gradients_are_compared_where_nothing_else_teaches_the_scorer():
+    request = Request(TABLES["gradients"])
+    recipes = [make_job(request, row, 0).recipe for row in request.table.rows]
+    assert {recipe.model.selection["gradient"] for recipe in recipes} == {"conditional", "score", "diagonal"}
+    assert all(recipe.guide.share == 0 and recipe.loss["mixture_coefficient"] == 0 for recipe in recipes)
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
