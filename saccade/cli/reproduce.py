@@ -87,9 +87,10 @@ def reproduce(args: Namespace) -> int:
 
 
 def _reproduce(request: "Request", jobs: Sequence["Job"], at_once: int, console: "Console") -> int:
+    from saccade.reproduce.collect import collect
     from saccade.reproduce.data import make_data
     from saccade.reproduce.figures import draw_all
-    from saccade.reproduce.results import collect, write_results
+    from saccade.reproduce.results import write_results
     from saccade.reproduce.runner import run_jobs
 
     say = _plainly(console)

@@ -16,8 +16,9 @@ from saccade.report.look import extent, glance_look
 from saccade.report.overlay import Caption, overlay
 from saccade.report.plots import SEVERAL, VALIDATION, style
 from saccade.report.run import Answer, Run, read_panel
+from saccade.reproduce.collect import Result
 from saccade.reproduce.jobs import Request
-from saccade.reproduce.results import Result, values_of
+from saccade.reproduce.results import values_of
 from saccade.reproduce.table import Table
 
 DPI = 110
@@ -50,9 +51,9 @@ def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], N
     """Write every picture of a table and return their paths; of runs whose model or images are gone, say so."""
     figures = {f"{request.stem}.png": box_plot(request.table, results)}
     for name in request.table.shown:
-        of_row = [each for each in results if each.row.name == name]
+        runs = [each.run for each in results if each.row.name == name and each.run]
         try:
-            seen = [*looks(of_row[0].run)] if of_row else []
+            seen = [*looks(runs[0])] if runs else []
         except (ValueError, OSError) as error:
             say(f"no pictures of {name}: {error}")
             continue

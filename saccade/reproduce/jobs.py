@@ -136,7 +136,7 @@ def state(job: Job) -> State:
     path = job.folder / "recipe.yaml"
     if not path.is_file():
         return "missing"
-    if _essence(_load(path, content=path.read_text())) != _essence(job.recipe):
+    if essence(_load(path, content=path.read_text())) != essence(job.recipe):
         return "other"
     facts = job.folder / "run.json"
     if not facts.is_file() or "finished" not in json.loads(facts.read_text()):
@@ -151,7 +151,8 @@ def _load(source: Path | str, flags: tuple[str, ...] = (), *, content: str = "")
     return load_recipe(source, flags)
 
 
-def _essence(recipe: Recipe) -> dict[str, Any]:
+def essence(recipe: Recipe) -> dict[str, Any]:
+    """Every setting but where things lie."""
     tree = json.loads(json.dumps(asdict(recipe)))
     for place in PLACES:
         *parents, last = place.split(".")

@@ -1,6 +1,6 @@
 """Finished runs → numbers → `TABLE.csv`, one line per run, and `TABLE.md`, one line per row: the paper's and ours.
 
-Both are made anew from the run folders each time. The spread is that of the paper's tables: the standard deviation of
+Both are made anew each time. The spread is that of the paper's tables: the standard deviation of
 the sample (n − 1), or the median absolute deviation, median |x − median x|, without any factor.
 """
 
@@ -9,24 +9,13 @@ import io
 import math
 import os
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from saccade.report.run import Run, read_run
-from saccade.reproduce.jobs import Request, make_job, run_name, state
+from saccade.reproduce.collect import PROVENANCE, Result, curve_text
+from saccade.reproduce.jobs import Request
 from saccade.reproduce.table import MEAN, MEDIAN, Measure, Row
-
-PROVENANCE = ("hardware", "threads", "commit", "saccade", "python", "versions", "finished")
-
-
-class Result(NamedTuple):
-    """A finished run of a row: its numbers by name, as measured on the test images."""
-
-    row: Row
-    seed: int
-    numbers: dict[str, float]
-    run: Run
 
 
 class Summary(NamedTuple):
@@ -60,46 +49,6 @@ STATISTICS: dict[str, Callable[[Sequence[float]], Summary]] = {
     MEAN: mean_and_deviation,
     MEDIAN: median_and_deviation,
 }
-
-
-def collect(request: Request) -> list[Result]:
-    """The finished runs of a table, in the order of its rows and seeds; those with other settings are left out."""
-    results = []
-    for row in request.table.rows:
-        for seed in _seeds(request, row):
-            # Weights do not matter here, and need not be given.
-            job = make_job(request._replace(weights=request.weights or Path("weights")), row, seed)
-            if state(job) == "finished":
-                run = read_run(job.folder)
-                results.append(Result(row, seed, _numbers(run, job.evaluation), run))
-    return [result._replace(numbers=result.numbers | _learning(result, results)) for result in results]
-
-
-def _seeds(request: Request, row: Row) -> list[int]:
-    plan = row.plan(request.scale)
-    if plan is None:
-        return []
-    begin = f"{run_name(plan)}-seed"
-    names = [path.name.removeprefix(begin) for path in request.runs.glob(f"{begin}*") if path.is_dir()]
-    return sorted(int(name) for name in names if name.isdecimal())
-
-
-def _numbers(run: Run, name: str) -> dict[str, float]:
-    evaluation = run.evaluations.get(name, {})
-    numbers = {name: float(value) for name, value in evaluation.items() if isinstance(value, int | float)}
-    if "multiply_adds" in evaluation:
-        numbers["multiply_adds"] = float(evaluation["multiply_adds"]["total"])
-    numbers["minutes"] = float(run.facts.get("seconds_of_training", math.nan)) / 60
-    return numbers
-
-
-def _learning(result: Result, results: Sequence[Result]) -> dict[str, float]:
-    """How fast it learnt, against the best run on the same data."""
-    goal = max(each.numbers.get("accuracy", 0.0) for each in results if each.row.group == result.row.group)
-    steps, accuracy = result.run.series("val/accuracy")
-    reached = {share: steps[accuracy >= share / 100 * goal] for share in (50, 90)}
-    fast = {f"steps_to_{share}": float(found[0]) if len(found) else math.nan for share, found in reached.items()}
-    return fast | {"failed": float(result.numbers.get("accuracy", 0.0) < goal / 2)}
 
 
 def values_of(results: Sequence[Result], row: Row, measure: Measure) -> list[float]:
@@ -139,9 +88,8 @@ def markdown(request: Request, results: Sequence[Result]) -> str:
 
 def _caption(request: Request, results: Sequence[Result]) -> str:
     table = request.table
-    hardware = sorted({str(each.run.facts.get("hardware")) for each in results})
-    threads = sorted({str(each.run.facts.get("threads")) for each in results})
-    dates = sorted(str(each.run.facts.get("finished"))[:10] for each in results)
+    hardware, threads = (sorted({each.facts[name] for each in results}) for name in ("hardware", "threads"))
+    dates = sorted(each.facts["finished"][:10] for each in results)
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     return (
         f"In the paper: {table.source}. Ours: scale {request.scale}, {table.statistic} over runs with other seeds, "
@@ -153,23 +101,16 @@ def _caption(request: Request, results: Sequence[Result]) -> str:
 
 
 def table_of_runs(results: Sequence[Result]) -> str:
-    """The CSV: row, seed, every number, and what the run was made with."""
+    """The CSV: row, seed, settings, every number, the validation curve, and what the run was made with."""
     names = list(dict.fromkeys(name for each in results for name in each.numbers))
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("row", "seed", *names, *PROVENANCE))
+    writer.writerow(("row", "seed", "settings", *names, "validation", *PROVENANCE))
     for each in results:
         numbers = [f"{each.numbers[name]:.6g}" if name in each.numbers else "" for name in names]
-        writer.writerow((each.row.name, each.seed, *numbers, *_facts(each.run)))
+        facts = [each.facts[name] for name in PROVENANCE]
+        writer.writerow((each.row.name, each.seed, each.settings, *numbers, curve_text(each), *facts))
     return text.getvalue()
-
-
-def _facts(run: Run) -> Iterator[str]:
-    for name in PROVENANCE:
-        value = run.facts.get(name, "")
-        yield (
-            " ".join(f"{package}=={number}" for package, number in value.items()) if name == "versions" else str(value)
-        )
 
 
 def write_results(request: Request, results: Sequence[Result]) -> list[Path]:

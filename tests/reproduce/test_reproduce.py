@@ -8,8 +8,8 @@ from tiny_table import pretend
 
 import saccade.cli.reproduce as command
 from saccade.cli import main
+from saccade.reproduce.collect import collect
 from saccade.reproduce.figures import box_plot
-from saccade.reproduce.results import collect
 from saccade.reproduce.table import Plan, Row
 
 

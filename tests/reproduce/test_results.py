@@ -6,8 +6,8 @@ import math
 import pytest
 from tiny_table import pretend, pretend_evaluation
 
+from saccade.reproduce.collect import collect
 from saccade.reproduce.results import (
-    collect,
     markdown,
     mean_and_deviation,
     median_and_deviation,
@@ -101,3 +101,20 @@ def test_steps_to_a_share_of_the_best_and_failed_runs(request_):
     assert (slow.numbers["steps_to_50"], slow.numbers["failed"]) == (400, 1)
     assert math.isnan(slow.numbers["steps_to_90"])
     assert values_of([fast, slow], two, Measure("steps_to_90", "", 1.0)) == []
+
+
+def test_runs_made_elsewhere_stay_in_the_table_until_their_settings_change(request_, tmp_path):
+    one, two, _ = request_.table.rows
+    for seed, accuracy in enumerate((0.5, 0.75)):
+        pretend(request_, one, seed, accuracy)
+    pretend(request_, two, 0, 0.25)
+    here = collect(request_)
+    write_results(request_, here)
+    (request_.out / "runs").rename(tmp_path / "elsewhere")
+    there = collect(request_)
+    assert there == [each._replace(run=None) for each in here]
+    pretend(request_, one, 1, 0.875)  # done again, here
+    assert [each.numbers["accuracy"] for each in collect(request_)] == [0.5, 0.875, 0.25]
+    text = (request_.out / "spots.csv").read_text()
+    (request_.out / "spots.csv").write_text(text.replace(there[0].settings, "0" * 12))
+    assert [(each.row.name, each.seed) for each in collect(request_)] == [("one", 1), ("two", 0)]

@@ -11,7 +11,7 @@ from PIL import Image
 
 import saccade.cli.reproduce as command
 from saccade.cli import main
-from saccade.reproduce.results import PROVENANCE
+from saccade.reproduce.collect import PROVENANCE
 from saccade.reproduce.speed import measure, results
 from saccade.reproduce.speed.figure import speed_plot
 from saccade.reproduce.speed.systems import Setting, System, Timing

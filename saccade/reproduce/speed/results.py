@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from saccade.reproduce.collect import PROVENANCE
 from saccade.reproduce.figures import DPI
-from saccade.reproduce.results import PROVENANCE, show
+from saccade.reproduce.results import show
 from saccade.reproduce.speed.figure import speed_plot
 from saccade.reproduce.speed.systems import NAME, Setting, System, Timing, by_system
 from saccade.reproduce.table import MEDIAN, Measure

@@ -1,0 +1,124 @@
+"""Finished runs → `Result`s: from their folders and, of runs that were made elsewhere, from the lines of `TABLE.csv`.
+
+A line counts as long as its settings are still those of the row: it has their fingerprint.
+"""
+
+import csv
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from saccade.report.run import Run, read_run
+from saccade.reproduce.jobs import Job, Request, essence, make_job, run_name, state
+from saccade.reproduce.table import Row
+
+PROVENANCE = ("hardware", "threads", "commit", "saccade", "python", "versions", "finished")
+LEARNING = ("steps_to_50", "steps_to_90", "failed")  # told anew each time: they depend on the best run
+NOT_NUMBERS = ("row", "seed", "settings", "validation", *LEARNING, *PROVENANCE)
+
+
+class Result(NamedTuple):
+    """A finished run of a row.
+
+    settings: fingerprint of everything that was set.
+    numbers:  as measured on the test images, by name.
+    curve:    (step, validation accuracy), one after the other.
+    facts:    what the run was made with, as text.
+    run:      its folder's content; None if only its line in the table is here.
+    """
+
+    row: Row
+    seed: int
+    settings: str
+    numbers: dict[str, float]
+    curve: tuple[tuple[int, float], ...]
+    facts: dict[str, str]
+    run: Run | None = None
+
+
+def collect(request: Request) -> list[Result]:
+    """The finished runs of a table, in the order of its rows and seeds; those with other settings are left out."""
+    results = []
+    for row in request.table.rows:
+        if row.plan(request.scale) is not None:
+            here = {result.seed: result for result in _runs(request, row)}
+            results += sorted({**_lines(request, row), **here}.values(), key=lambda result: result.seed)
+    return [result._replace(numbers=result.numbers | _learning(result, results)) for result in results]
+
+
+def _job(request: Request, row: Row, seed: int) -> Job:
+    # Weights do not matter here, and need not be given.
+    return make_job(request._replace(weights=request.weights or Path("weights")), row, seed)
+
+
+def fingerprint(job: Job) -> str:
+    """Twelve digits that change with any setting, and with what is measured."""
+    text = json.dumps([essence(job.recipe), job.evaluation], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _runs(request: Request, row: Row) -> Iterator[Result]:
+    plan = row.plan(request.scale)
+    assert plan is not None
+    begin = f"{run_name(plan)}-seed"
+    seeds = [path.name.removeprefix(begin) for path in request.runs.glob(f"{begin}*") if path.is_dir()]
+    for seed in (int(name) for name in seeds if name.isdecimal()):
+        job = _job(request, row, seed)
+        if state(job) == "finished":
+            run = read_run(job.folder)
+            steps, accuracy = run.series("val/accuracy")
+            curve = tuple(zip((int(step) for step in steps), map(float, accuracy), strict=True))
+            yield Result(row, seed, fingerprint(job), _numbers(run, job.evaluation), curve, _facts(run), run)
+
+
+def _numbers(run: Run, name: str) -> dict[str, float]:
+    evaluation = run.evaluations.get(name, {})
+    numbers = {name: float(value) for name, value in evaluation.items() if isinstance(value, int | float)}
+    if "multiply_adds" in evaluation:
+        numbers["multiply_adds"] = float(evaluation["multiply_adds"]["total"])
+    numbers["minutes"] = float(run.facts.get("seconds_of_training", math.nan)) / 60
+    return numbers
+
+
+def _facts(run: Run) -> dict[str, str]:
+    versions = " ".join(f"{package}=={number}" for package, number in run.facts.get("versions", {}).items())
+    return {name: str(run.facts.get(name, "")) for name in PROVENANCE} | {"versions": versions}
+
+
+def _lines(request: Request, row: Row) -> dict[int, Result]:
+    """What the table's CSV tells of a row, by seed."""
+    path = request.out / f"{request.stem}.csv"
+    if not path.is_file():
+        return {}
+    with path.open(newline="", encoding="utf-8") as file:
+        found = [_read_line(row, line) for line in csv.DictReader(file) if line["row"] == row.name]
+    return {
+        each.seed: each for each in found if each.settings == fingerprint(_job(request, row, each.seed))
+    }  # other settings: another run
+
+
+def _read_line(row: Row, line: dict[str, str]) -> Result:
+    numbers = {name: float(text) for name, text in line.items() if name not in NOT_NUMBERS and text}
+    pairs = (point.split(":") for point in line.get("validation", "").split())
+    curve = tuple((int(step), float(accuracy)) for step, accuracy in pairs)
+    facts = {name: line.get(name, "") for name in PROVENANCE}
+    return Result(row, int(line["seed"]), line.get("settings", ""), numbers, curve, facts)
+
+
+def curve_text(result: Result) -> str:
+    """The validation curve as the CSV has it: `200:0.21 400:0.35`."""
+    return " ".join(f"{step}:{accuracy:.4g}" for step, accuracy in result.curve)
+
+
+def _learning(result: Result, results: Sequence[Result]) -> dict[str, float]:
+    """How fast it learnt, against the best run on the same data."""
+    goal = max(each.numbers.get("accuracy", 0.0) for each in results if each.row.group == result.row.group)
+    first = {
+        share: next((step for step, accuracy in result.curve if accuracy >= share / 100 * goal), math.nan)
+        for share in (50, 90)
+    }
+    failed = float(result.numbers.get("accuracy", 0.0) < goal / 2)
+    return dict(zip(LEARNING, (float(first[50]), float(first[90]), failed), strict=True))
