@@ -63,7 +63,13 @@ class Pretrained(nn.Module):
         # The weights are all in the folder: neither a hub nor the file they once started from is asked again.
         features = {k: v for k, v in config.features.items() if k not in ("pretrained", "weights")}
         model = cls(replace(config, features=features))  # pyright: ignore[reportCallIssue]
-        load_model(model, str(Path(folder) / "model.safetensors"))
+        try:
+            load_model(model, str(Path(folder) / "model.safetensors"))
+        except RuntimeError as error:
+            raise ValueError(
+                f"the weights in {folder} do not fit its config ({error}): were they written by another version of "
+                "Saccade? Use that one, or train again"
+            ) from error
         return model.eval()
 
 

@@ -285,3 +285,12 @@ def test_with_a_glance_the_mixture_asks_what_each_patch_says_alone():
 def test_what_attention_sampling_estimates_goes_with_the_mean_only():
     with pytest.raises(ValueError, match=r"does not go with the aggregation transformer.*use mean"):
         make(selection={"name": "ats", "k": 3}, aggregation={"name": "transformer"})
+
+
+def test_weights_that_do_not_fit_the_config_are_one_error(tmp_path):
+    make().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["num_classes"] += 1
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="do not fit its config"):
+        PatchSelectionModel.from_pretrained(tmp_path)

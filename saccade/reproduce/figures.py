@@ -1,9 +1,9 @@
 """Finished runs → pictures: a box-and-whisker plot over seeds, and what the selection looked at.
 
 TABLE.png               the first measure of each row, as the paper's box plots
-TABLE-ROW-start.png     scores and blended patches of a validation image before the first label was used
-TABLE-ROW-end.png       the same image after the last step
-TABLE-ROW-test.png      score map, patches and answer on a test image that was answered right
+TABLE-ROW-start.jpg     scores and blended patches of a validation image before the first label was used
+TABLE-ROW-end.jpg       the same image after the last step
+TABLE-ROW-test.jpg      score map, patches and answer on a test image that was answered right
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -57,7 +57,7 @@ def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], N
         except (ValueError, OSError) as error:
             say(f"no pictures of {name}: {error}")
             continue
-        figures |= {f"{request.stem}-{name}-{what}.png": figure for what, figure in seen}
+        figures |= {f"{request.stem}-{name}-{what}.jpg": figure for what, figure in seen}
     for file, figure in figures.items():
         figure.savefig(request.out / file, dpi=DPI)
     return [request.out / file for file in figures]

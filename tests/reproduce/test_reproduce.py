@@ -24,8 +24,8 @@ def test_a_table_is_trained_written_and_then_only_written(tabled, capsys):
     words = ["reproduce", "spots", "--out", str(tabled.out), "--seeds", "1"]
     assert main(words) == 0
     files = {path.name for path in tabled.out.iterdir() if path.is_file()}
-    pictures = {"spots.png", "spots-two-start.png", "spots-two-end.png", "spots-two-test.png"}
-    assert files - {"spots-two-test.png"} == {"spots.csv", "spots.md", *pictures} - {"spots-two-test.png"}
+    pictures = {"spots.png", "spots-two-start.jpg", "spots-two-end.jpg", "spots-two-test.jpg"}
+    assert files - {"spots-two-test.jpg"} == {"spots.csv", "spots.md", *pictures} - {"spots-two-test.jpg"}
     for name in pictures & files:
         assert Image.open(tabled.out / name).size[0] > 300
     first = (tabled.out / "spots.csv").read_text()
