@@ -33,7 +33,7 @@ MNIST = Table(
 
 REAL = Table(
     "real",
-    "Real images: patch selection, the image made small, the whole image",
+    "Real images",
     "not in the paper",
     MEAN,
     tuple(
