@@ -1,10 +1,10 @@
-"""Training on slides: the `signs` scene at 20,000², a sign a hundred pixels wide, read in parts.
+"""Training on slides: the `signs` scene at 20,000², a plate a hundred pixels wide, read in parts.
 
 python benchmarks/bench_slide_training.py
 
-Two tiled pyramids are written to the temporary folder: a street scene made twenty times larger, and somewhere in it at
-full resolution, a sign or something that looks like one. Each step takes both of them, with `data.stream`: it opens the
-files, reads the views, and goes forward and back. The other side is the same batch as a tensor, by its size alone.
+Two of the pyramids of `slides.py` are written to the temporary folder. Each step takes both of them, with
+`data.stream`: it opens the files, reads the views, and goes forward and back. The other side is the same batch as a
+tensor, by its size alone. That such a model also learns is shown by `slides.yaml`.
 """
 
 import tempfile
@@ -12,69 +12,31 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import torch
 from measure import extra_peak_mb, extra_peak_mb_elsewhere, memory_case, print_table
-from PIL import Image
-from pyramids import TILE, encode, write_pyramid
+from slides import CLASSES, SIDE, write_slides
 
 from saccade.config import ModelConfig
 from saccade.datasets.dataset import Batch, ImageDataset, collate_sources
 from saccade.datasets.records import Record, Records
-from saccade.datasets.rendering.sign_plates import plate_box
-from saccade.datasets.rendering.street_scene import render
-from saccade.datasets.signs import CLASSES, draw_scene, label_of
 from saccade.model import PatchSelectionModel
 from saccade.training.warm_up import missing_detail, warm_up_loss
 
-SIDE, SMALL, SIGN_PX, BATCH = 20_000, 1000, (96, 110), 2
-MARGIN_PX, SCALE, SIGMA, WARM_UPS = 20, 1 / 16, 0.01, 3
-
-
-class Slide:
-    """Picture `index`: tiles of any level of it."""
-
-    def __init__(self, index: int):
-        self.scene = render(draw_scene(index, seed=0, size=(SMALL, SMALL)))
-        close = draw_scene(index, seed=0, sign_px=SIGN_PX)
-        box = plate_box(close.camera, close.plates[0])
-        edges = box.left - MARGIN_PX, box.top - MARGIN_PX, box.right + MARGIN_PX, box.bottom + MARGIN_PX
-        self.sign = render(close).crop(edges)
-        self.left, self.top = np.random.default_rng(index).integers(TILE, SIDE - TILE, 2).tolist()
-
-    def tile(self, side: int, top: int, left: int) -> bytes:
-        """A tile of the level of `side`² pixels."""
-        small = SMALL / side
-        part = (left * small, top * small, min((left + TILE) * small, SMALL), min((top + TILE) * small, SMALL))
-        width, height = min(TILE, side - left), min(TILE, side - top)
-        tile = Image.new("RGB", (TILE, TILE))
-        tile.paste(self.scene.resize((width, height), Image.Resampling.BICUBIC, part), (0, 0))
-        scale = side / SIDE
-        size = max(round(self.sign.width * scale), 1), max(round(self.sign.height * scale), 1)
-        tile.paste(self.sign.resize(size), (round(self.left * scale) - left, round(self.top * scale) - top))
-        return encode(np.array(tile))
-
-
-def write_slides(folder: Path) -> None:
-    """The pyramids 0.tif, 1.tif, …"""
-    for index in range(BATCH):
-        start = time.perf_counter()
-        path = write_pyramid(folder / f"{index}.tif", SIDE, Slide(index).tile)
-        taken = time.perf_counter() - start
-        print(f"{path.name}: {path.stat().st_size / 1e6:,.0f} MB written in {taken:.0f} s", flush=True)
+BATCH, SCALE, SIGMA, WARM_UPS = 2, 1 / 16, 0.01, 3
 
 
 def read_slides(folder: Path) -> ImageDataset:
     """The data set of the pyramids in `folder`."""
-    records = (Record(folder / f"{index}.tif", label_of(index, seed=0), "train") for index in range(BATCH))
-    return ImageDataset(Records(folder, CLASSES, tuple(records)), stream=True)
+    classes = tuple(CLASSES.values())
+    records = (Record(path, label, "train") for path, label in zip(sorted(folder.glob("*.tif")), classes, strict=True))
+    return ImageDataset(Records(folder, classes, tuple(records)), stream=True)
 
 
 def make_model() -> PatchSelectionModel:
     """A view of 1,250², 24,649 candidates of 160², of which 4 are looked at."""
     torch.manual_seed(0)
     config = ModelConfig(
-        num_classes=4,
+        num_classes=len(CLASSES),
         image_size=(SIDE, SIDE),
         view={"scale": SCALE},
         selection={"name": "perturbed", "k": 4, "sigma": SIGMA, "num_samples": 100},
@@ -131,7 +93,7 @@ def timed(step: Callable[[], None]) -> float:
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_slides(folder)
+        write_slides(folder, BATCH)
         rows = []
         for step in STEPS:
             print(f"{step} …", flush=True)

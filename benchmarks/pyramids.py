@@ -1,17 +1,20 @@
 """Tiled pyramidal TIFFs for benchmarks, written tile by tile: nothing of their size is ever in memory.
 
-Every level is written from deflated tiles that a function makes for it, each level half as large as the one before.
+Every level is written from encoded tiles that a function makes for it, each level half as large as the one before.
 """
 
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import tifffile
 
 TILE = 512
 SMALLEST_LEVEL = 512
+
+JPEG, YCBCR = 7, 6  # as a TIFF has them
 
 # level side, top, left → a tile of TILE² pixels, encoded
 MakeTile = Callable[[int, int, int], bytes]
@@ -24,8 +27,10 @@ def encode(pixels: np.ndarray) -> bytes:
     return zlib.compress(differences.tobytes(), 1)
 
 
-def write_pyramid(path: Path, side: int, make_tile: MakeTile) -> Path:
-    """A pyramid of `side`² pixels; tiles at the border may hold anything beyond it."""
+def write_pyramid(
+    path: Path, side: int, make_tile: MakeTile, compression: Literal["deflate", "jpeg"] = "deflate"
+) -> Path:
+    """A pyramid of `side`² pixels; tiles at the border may hold anything beyond it. JPEGs are as Pillow writes them."""
     with tifffile.TiffWriter(path, bigtiff=True) as tiff:
         level = side
         while level >= min(SMALLEST_LEVEL, side):
@@ -36,11 +41,21 @@ def write_pyramid(path: Path, side: int, make_tile: MakeTile) -> Path:
                 tile=(TILE, TILE),
                 photometric="rgb",
                 compression="deflate",
-                predictor=True,
+                predictor=compression == "deflate",
                 subfiletype=int(level < side),
             )
             level //= 2
+    if compression == "jpeg":
+        _call_jpeg(path)
     return path
+
+
+def _call_jpeg(path: Path) -> None:
+    """Say in the file that its tiles are JPEGs; tifffile would write them only with a package that encodes them."""
+    with tifffile.TiffFile(path, mode="r+b") as tiff:
+        for page in tiff.pages:
+            page.tags["Compression"].overwrite(JPEG)
+            page.tags["PhotometricInterpretation"].overwrite(YCBCR)
 
 
 def _tiles(side: int, make_tile: MakeTile) -> Iterator[bytes]:

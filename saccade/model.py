@@ -22,7 +22,7 @@ from saccade.prediction import HEADS, mixture_loss, selection_loss
 from saccade.pretrained import Pretrained
 from saccade.scorer import SCORERS, attend
 from saccade.selection import SELECTIONS, Selection, ignore_outside
-from saccade.selection.check import check_k
+from saccade.selection.check import check_k, check_together
 
 
 class Output(NamedTuple):
@@ -82,7 +82,7 @@ class PatchSelectionModel(Pretrained):
             slots=slots,
             cells=grid.shape,
         )
-        self._check_together()
+        check_together(self.selection, config.selection["name"], config.aggregation["name"], AGGREGATIONS)
         width = self.aggregation.width + self.scorer.width + self.features.width * self.extraction.glance
         self.prediction = build("prediction", HEADS, config.prediction, width, config.num_classes)
 
@@ -184,15 +184,6 @@ class PatchSelectionModel(Pretrained):
             raise ValueError(
                 f"images have shape {tuple(image.shape)} and dtype {image.dtype}, expected (batch, {channels}, height, "
                 "width) in floating point: add a batch dimension with image[None], make floats of bytes with unit_range"
-            )
-
-    def _check_together(self) -> None:
-        """Refuse an aggregation that means nothing for what the selection gives."""
-        understood = getattr(self.selection, "aggregations", AGGREGATIONS)
-        if (name := self.config.aggregation["name"]) not in understood:
-            raise ValueError(
-                f"the selection {self.config.selection['name']} does not go with the aggregation {name}: "
-                f"{self.selection.why_not}; use {' or '.join(understood)}"
             )
 
     def _check_patch(self, image_size: Sequence[int]) -> None:

@@ -227,9 +227,9 @@ def _sharpening(run: Run, examiner: Examiner | None) -> Html | None:
     places = sorted({0, len(run.panels) // 2, len(run.panels) - 1})
     moments = [read_panel(run.panels[place]) for place in places]
     key = (
-        "The same images during training. Noise makes the model try many places at once, and every patch is a blend of "
+        "The same images during training. A soft selection tries many places at once, and every patch is a blend of "
+        "them, until it has sharpened. The fainter a box, the less of it is in the patches."
     )
-    key += "them, until the noise is gone. The fainter a box, the less of it is in the patches."
     rows = [
         element("div", *(_moment(run, panel, number, examiner) for panel in moments), class_="pictures moments")
         for number in range(min(SHARPENED, *(len(panel.glances) for panel in moments)))

@@ -1,5 +1,8 @@
 """What every selector refuses, in one voice."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -31,3 +34,13 @@ def check_k(k: int, n: int) -> None:
     if not 1 <= k <= n:
         fix = "ask for at least one patch" if k < 1 else "lower k, or use a finer grid (a larger view scale)"
         raise ValueError(f"k is {k} and there are {n} candidates, expected 1 ≤ k ≤ {n}: {fix}")
+
+
+def check_together(selection: Any, name: str, aggregation: str, known: Iterable[str]) -> None:
+    """An aggregation must mean something for the slots of a selection; `name` and `aggregation` are as configured."""
+    understood = [each for each in known if each in getattr(selection, "aggregations", known)]
+    if aggregation not in understood:
+        raise ValueError(
+            f"the selection {name} does not go with the aggregation {aggregation}: {selection.why_not}; use "
+            f"{' or '.join(understood)}"
+        )

@@ -24,7 +24,7 @@ from saccade.images import View, view_size
 from saccade.pretrained import Pretrained
 from saccade.scorer.proposals import ProposalScorer
 from saccade.selection import Selection, ignore_outside
-from saccade.selection.check import check_k
+from saccade.selection.check import check_k, check_together
 
 
 class Concat(nn.Module):
@@ -75,7 +75,7 @@ class Trunk(Pretrained):
         slots = self._slots()
         width, classes = self.features.width, config.num_classes
         self.aggregation = build("aggregation", AGGREGATIONS, config.aggregation, width, slots=slots)
-        self._check_together()
+        check_together(self.selection, config.selection["name"], config.aggregation["name"], AGGREGATIONS)
         self.dropout = build_one(f"the system {config.system}", make_dropout, config.options)
         self.prediction = nn.Linear(self.aggregation.width, classes)
         self.image_prediction = nn.Linear(width, classes)
@@ -118,15 +118,6 @@ class Trunk(Pretrained):
         """Features of the parts, with dropout."""
         features = self.features.net(rearrange(parts, "b k c p q -> (b k) c p q"))
         return self.dropout(rearrange(features, "(b k) d -> b k d", b=len(parts)))
-
-    def _check_together(self) -> None:
-        """Refuse an aggregation that means nothing for what the selection gives."""
-        understood = [name for name in AGGREGATIONS if name in getattr(self.selection, "aggregations", AGGREGATIONS)]
-        if (name := self.config.aggregation["name"]) not in understood:
-            raise ValueError(
-                f"the selection {self.config.selection['name']} does not go with the aggregation {name}: "
-                f"{self.selection.why_not}; use {' or '.join(understood)}"
-            )
 
     def _slots(self) -> int:
         slots = getattr(self.selection, "k", None)
