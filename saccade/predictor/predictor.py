@@ -40,7 +40,7 @@ class Predictor:
     are. In single precision, whatever the run was trained in.
 
     device:     cpu, cuda, cuda:1, …; without it a GPU if there is one.
-    compile:    let torch compile the feature network: the first image takes a minute or so, the others less time.
+    compile:    let torch compile the feature network: the first image takes up to a minute, the others less time.
     max_pixels: refuse larger images that must be decoded whole (default: the recipe's, or 300 million).
 
     >>> predictor = Predictor("runs/signs")  # doctest: +SKIP

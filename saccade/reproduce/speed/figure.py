@@ -24,7 +24,7 @@ def speed_plot(timings: Sequence[Timing]) -> Figure:
     with style():
         figure = Figure(figsize=(7.5, 4.8), layout="constrained", facecolor="white")
         axes = figure.add_subplot(xscale="log", yscale="log")
-        for system, line in zip(whole, ("-", "--"), strict=True):
+        for system, line in zip(whole, ("-", "--", ":"), strict=True):
             axes.axhline(points[system][1], linestyle=line, color=MUTED, label=system.name)
         for kind, marker, colour in (("soft", "o", SEVERAL[0]), ("hard", "^", SEVERAL[1])):
             of_kind = sorted(point for system, point in points.items() if system.kind == kind)

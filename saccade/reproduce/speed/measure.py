@@ -1,9 +1,9 @@
 """Systems → timings.
 
 Weights and pixels are random. A network's speed does not depend on them; soft top-K blends as many candidates as an
-untrained scorer leaves it. All systems are as `for_inference` makes them, those on whole images too. Rounds go through
-all systems in turn, so that whatever else the machine does befalls all alike. As in the paper, each system has the
-batch size that suits it best.
+untrained scorer leaves it. Systems are as `for_inference` makes them, those on whole images too, but for a plain one,
+which is what most people run. Rounds go through all systems in turn, so that whatever else the machine does befalls all
+alike. As in the paper, each system has the batch size that suits it best.
 """
 
 import platform
@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 import saccade
 from saccade.config import ModelConfig
@@ -80,7 +80,14 @@ def _build(system: System, setting: Setting) -> Any:
             "aggregation": {"name": "mean"},
         }
     size, features = (setting.side_px, setting.side_px), {"name": "backbone", "model": system.network}
-    return for_inference(build_model(ModelConfig(num_classes=CLASSES, image_size=size, features=features, **stages)))
+    model = build_model(ModelConfig(num_classes=CLASSES, image_size=size, features=features, **stages))
+    return _plainly(model) if system.plain else for_inference(model)
+
+
+def _plainly(model: nn.Module) -> Run:
+    """Batch norms and all, on pixels in PyTorch's own order."""
+    model.eval()
+    return lambda images: model(images.contiguous())
 
 
 @torch.inference_mode()
