@@ -50,7 +50,7 @@ REAL = Table(
     MEAN,
     (
         *_real("kolektor", "diverse", steps=90),
-        *_real("speed_limits", "diverse", steps=75),
+        *_real("speed_limits", "diverse", steps=60),
         *_real("cub_sparrows", "perturbed", steps=150),
     ),
     measures=(
