@@ -4,7 +4,7 @@ python benchmarks/bench_slide_training.py
 
 Two of the pyramids of `slides.py` are written to the temporary folder. Each step takes both of them, with
 `data.stream`: it opens the files, reads the views, and goes forward and back. The other side is the same batch as a
-tensor, by its size alone. That such a model also learns is shown by `slides.yaml`.
+tensor, by its size alone.
 """
 
 import tempfile
