@@ -53,6 +53,7 @@ class Measure(NamedTuple):
 MEAN, MEDIAN = "mean ± s.d.", "median ± MAD"
 ACCURACY = Measure("accuracy", "accuracy [%]")
 HIT_RATE = Measure("hit_rate", "hit rate [%]")
+OVERLAP = Measure("mutual_overlap", "mutual overlap [%]")
 
 
 class Table(NamedTuple):

@@ -5,7 +5,7 @@ at inference is the same run, evaluated again.
 """
 
 from saccade.reproduce.our_tables import GRADIENTS, MNIST, REAL
-from saccade.reproduce.table import ACCURACY, HIT_RATE, MEAN, MEDIAN, Choice, Plan, Row, Table
+from saccade.reproduce.table import ACCURACY, HIT_RATE, MEAN, MEDIAN, OVERLAP, Choice, Plan, Row, Table
 
 POSITIONS = "--model.positions=true"
 SOFT = "--model.selection.discrete=false"
@@ -195,6 +195,7 @@ CUB = Table(
             seeds=3,
         ),
     ),
+    measures=(ACCURACY, OVERLAP),
     shown=("concat_4",),
     note="Small: eight species of sparrows; tf_efficientnet_lite0 sees the image at 224 px and parts at 112 px.",
 )
