@@ -52,8 +52,10 @@ def write_pyramid(
 
 def _call_jpeg(path: Path) -> None:
     """Say in the file that its tiles are JPEGs; tifffile would write them only with a package that encodes them."""
-    with tifffile.TiffFile(path, mode="r+b") as tiff:
-        for page in tiff.pages:
+    with tifffile.TiffFile(path, mode="r+") as tiff:
+        for number in range(len(tiff.pages)):
+            page = tiff.pages.get(number)
+            assert isinstance(page, tifffile.TiffPage)
             page.tags["Compression"].overwrite(JPEG)
             page.tags["PhotometricInterpretation"].overwrite(YCBCR)
 

@@ -97,7 +97,7 @@ def write_slides(folder: Path, count: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="Write tiled pyramids of 20,000² pixels and their manifest.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--count", type=int, default=200)
     arguments = parser.parse_args()
