@@ -100,3 +100,17 @@ def test_a_system_answers_the_same_and_is_left_as_it_was():
     expected, got = model.eval()(image), fast(image.contiguous(memory_format=torch.channels_last))
     assert_close(got.logits, expected.logits, atol=1e-5, rtol=1e-5)
     assert_close(got.boxes, expected.boxes)
+
+
+@pytest.mark.slow
+def test_a_compiled_feature_network_answers_the_same_for_any_number_of_images():
+    torch.manual_seed(0)
+    stages = {"view": {"scale": 1.0}, "selection": {"name": "perturbed", "k": 2}, "extraction": {"patch": 32}}
+    model = unsettle(build_model(ModelConfig(num_classes=3, image_size=(64, 64), **stages)))
+    compiled = for_inference(model, compile=True)
+    with torch.inference_mode():
+        for count in (1, 3):
+            images = torch.rand(count, 3, 64, 64)
+            assert_close(compiled(images).logits, model(images).logits, atol=1e-4, rtol=1e-4)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 2  # one for each size: it did compile
+    torch.compiler.reset()
