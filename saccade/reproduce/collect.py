@@ -95,9 +95,8 @@ def _lines(request: Request, row: Row) -> dict[int, Result]:
         return {}
     with path.open(newline="", encoding="utf-8") as file:
         found = [_read_line(row, line) for line in csv.DictReader(file) if line["row"] == row.name]
-    return {
-        each.seed: each for each in found if each.settings == fingerprint(_job(request, row, each.seed))
-    }  # other settings: another run
+    # With other settings it would be another run.
+    return {each.seed: each for each in found if each.settings == fingerprint(_job(request, row, each.seed))}
 
 
 def _read_line(row: Row, line: dict[str, str]) -> Result:

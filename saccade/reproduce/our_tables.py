@@ -33,7 +33,7 @@ MNIST = Table(
 
 
 def _real(data: str, recipe: str, steps: int) -> tuple[Row, ...]:
-    """Patches; the whole image for as many multiply-adds; the whole image, for `steps` steps of eight images."""
+    """Patches; the whole image made small; the whole image, for `steps` steps of eight images."""
     whole = ("--model.view.scale=1", "--batch=8", f"--steps={steps}", "--validate_every=30")
     rows = (
         ("topk", "patch selection", Plan(f"{data}/{recipe}", pretrained=True)),

@@ -1,6 +1,6 @@
 """What every selector refuses, in one voice."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ def check_k(k: int, n: int) -> None:
         raise ValueError(f"k is {k} and there are {n} candidates, expected 1 ≤ k ≤ {n}: {fix}")
 
 
-def check_together(selection: Any, name: str, aggregation: str, known: Iterable[str]) -> None:
+def check_together(selection: Any, name: str, aggregation: str, known: Collection[str]) -> None:
     """An aggregation must mean something for the slots of a selection; `name` and `aggregation` are as configured."""
     understood = [each for each in known if each in getattr(selection, "aggregations", known)]
     if aggregation not in understood:
