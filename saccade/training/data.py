@@ -63,6 +63,7 @@ class StepSampler(Sampler[list[int]]):
     """The images of each step from the one that `now` gives to the last, for one of `world` processes.
 
     groups: places of images that are dealt in turn, one of each, however many it has; a class each, for instance.
+    until:  from this step on images are dealt whatever their group; by default they never are.
 
     >>> list(StepSampler(5, batch=2, steps=3, seed=0, now=lambda: 0))
     [[2, 4], [3, 0], [1, 1]]
@@ -80,11 +81,13 @@ class StepSampler(Sampler[list[int]]):
         steps: int,
         seed: int,
         now: Callable[[], int],
-        groups: Sequence[Sequence[int]] | None = None,
+        groups: Sequence[Sequence[int]] = (),
+        until: int | None = None,
         rank: int = 0,
         world: int = 1,
     ):
-        self.groups = [np.asarray(group) for group in groups or [range(count)]]
+        self.groups = [*map(np.asarray, groups), np.arange(count)]
+        self.until = 0 if not groups else steps if until is None else until
         self.batch, self.steps, self.seed = batch, steps, seed
         self.now, self.rank, self.world = now, rank, world
         self._round = lru_cache(maxsize=2 * len(self.groups))(self._shuffle)
@@ -94,8 +97,11 @@ class StepSampler(Sampler[list[int]]):
 
     def at(self, step: int) -> list[int]:
         """This process's images of one step."""
+        everything = len(self.groups) - 1
         places = range(step * self.batch + self.rank, (step + 1) * self.batch, self.world)
-        return [self._image(*divmod(place, len(self.groups))) for place in places]
+        if step >= self.until:
+            return [self._image(place, everything) for place in places]
+        return [self._image(*divmod(place, everything)) for place in places]
 
     def _image(self, place: int, group: int) -> int:
         number, place = divmod(place, len(self.groups[group]))
@@ -129,7 +135,8 @@ def training_loader(
         steps=recipe.total_steps,
         seed=recipe.seed,
         now=now,
-        groups=_classes(dataset) if recipe.balanced else None,
+        groups=_classes(dataset) if recipe.balanced else (),
+        until=recipe.warm_up.steps + round(recipe.balanced * recipe.steps),
         rank=rank,
         world=world,
     )

@@ -54,10 +54,12 @@ class WarmUp:
     Args:
         steps: how many such steps come before the first label is used; 0 leaves them out
         lr: their learning rate
+        focus: 0 to learn the detail of every candidate; above it, only where most is missing, the more so the higher
     """
 
     steps: int = 0
     lr: float = 1e-3
+    focus: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ class Recipe:
         best_by: the validation number by which the best model is kept
         loss: options of the system's loss, such as entropy_coefficient and mixture_coefficient
         class_weights: weigh classes by the inverse of how frequent they are
-        balanced: show training images of each class as often as of any other; images of rare ones come again sooner
+        balanced: show images of each class as often as of any other, or only for this share of the steps, at first
         sigma_decay: let the noise of the selection fall linearly to zero, or stay
         precision: 32-true, bf16-mixed, 16-mixed or 64-true
         accelerator: auto, cpu, gpu, …
@@ -148,7 +150,7 @@ class Recipe:
     schedule: Schedule = field(default_factory=Schedule)
     loss: dict[str, Any] = field(default_factory=dict)
     class_weights: bool = False
-    balanced: bool = False
+    balanced: bool | float = False
     sigma_decay: Literal["linear", "constant"] = "linear"
     steps: int = 1000
     batch: int = 16

@@ -106,7 +106,8 @@ class Task(lightning.LightningModule):
 
     def _warm_up(self, image: Float[Tensor, "B C H W"] | Sources, size: Tensor | None) -> Float[Tensor, ""]:
         view = self.model.view(self.model.with_positions(image, size))
-        return warm_up_loss(self.model.scorer(view).scores, self._missing_detail(image, size))
+        detail = self._missing_detail(image, size)
+        return warm_up_loss(self.model.scorer(view).scores, detail, focus=self.recipe.warm_up.focus)
 
     def _guidance(
         self, image: Float[Tensor, "B C H W"] | Sources, size: Tensor | None

@@ -41,6 +41,15 @@ def test_balanced_batches_hold_as_many_images_of_each_class_and_deal_each_class_
     assert steps_of(7, groups=groups) == steps[7:]
 
 
+def test_batches_that_are_balanced_at_first_go_on_with_rounds_of_all_images():
+    groups = [[0, 1, 2, 3, 4, 5, 6], [7, 8, 9]]
+    steps = steps_of(groups=groups, until=5)
+    assert steps[:5] == steps_of(groups=groups)[:5]
+    rest = [image for step in steps[5:] for image in step]
+    assert Counter(rest[:10]) == Counter(range(10))
+    assert steps_of(7, groups=groups, until=5) == steps[7:]
+
+
 def test_another_seed_deals_otherwise():
     assert list(StepSampler(10, batch=4, steps=3, seed=4, now=lambda: 0)) != steps_of()[:3]
 

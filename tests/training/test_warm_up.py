@@ -1,5 +1,6 @@
 """The warm-up's target against a loop over candidates, and its loss against closed forms."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
@@ -69,13 +70,25 @@ def test_loss_ignores_each_images_level_and_contrast():
     assert_close(warm_up_loss(scores, target * scale + scale), warm_up_loss(scores, target), rtol=1e-3, atol=0)
 
 
-def test_a_flat_image_asks_for_equal_scores():
+@pytest.mark.parametrize("level", [0.0, 0.25])
+@pytest.mark.parametrize("focus", [0.0, 2.0])
+def test_a_flat_image_asks_for_equal_scores(focus, level):
     scores = torch.zeros(1, 20, requires_grad=True)
-    warm_up_loss(scores, torch.full((1, 20), 0.25)).backward()
-    assert (scores.grad == 0).all()
+    warm_up_loss(scores, torch.full((1, 20), level), focus=focus).backward()
+    assert scores.grad.abs().max() < 1e-7
 
 
-def test_the_scorer_learns_it_without_labels():
+def test_with_focus_scores_are_pulled_towards_shares_of_the_powered_detail():
+    target = torch.rand(3, 40, generator=seeded(0)) * 1e-20  # its square is below what float32 holds
+    scores = torch.randn(3, 40, generator=seeded(1), requires_grad=True)
+    warm_up_loss(scores, target, focus=2.0).backward()
+    powers = target.double().square()
+    shares = powers / powers.sum(dim=1, keepdim=True)
+    assert_close(scores.grad, ((scores.softmax(dim=1) - shares) / 3).float())
+
+
+@pytest.mark.parametrize("focus", [0.0, 2.0])
+def test_the_scorer_learns_it_without_labels(focus):
     """Fine stripes on blank paper: after the warm-up the highest score is at the stripes, in places never shown."""
     torch.manual_seed(0)
     config = ModelConfig(
@@ -93,7 +106,7 @@ def test_the_scorer_learns_it_without_labels():
     for _ in range(60):
         view, target, _ = _striped(model, grid, generator)
         optimiser.zero_grad()
-        warm_up_loss(model.scorer(view).scores, target).backward()
+        warm_up_loss(model.scorer(view).scores, target, focus=focus).backward()
         optimiser.step()
     view, _, centres = _striped(model, grid, generator)
     boxes = grid.boxes(model.scorer(view).scores.argmax(dim=1))
