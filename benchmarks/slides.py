@@ -2,7 +2,7 @@
 
 python benchmarks/slides.py FOLDER [--count 200]
 
-Each is a tiled pyramid with JPEG tiles, as slide scanners write them. A street scene made twenty times larger is the
+Each is a tiled pyramid with JPEG tiles, as slide scanners write them. A street scene made eighty times larger is the
 background, one of eight; the plate, at a place of its own, is a speed limit of 80 or something that looks like one.
 `labels.csv` has the two classes, the splits and the plate's box.
 """
@@ -22,7 +22,7 @@ from saccade.datasets.rendering.sign_plates import plate_box
 from saccade.datasets.rendering.street_scene import render
 from saccade.datasets.signs import draw_scene, label_of
 
-SIDE, SMALL, SIGN_PX, MARGIN_PX = 20_000, 1000, (96, 110), 20
+SIDE, SMALL, SIGN_PX, MARGIN_PX = 20_000, 250, (96, 110), 20
 BACKGROUNDS = 8
 CLASSES = {"80": "limit", "EMPTY": "lookalike"}
 SPLITS = ("train", "train", "train", "val", "test")  # of ten consecutive slides, in pairs of the two classes

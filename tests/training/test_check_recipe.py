@@ -29,6 +29,8 @@ def changed(key: str, value: Any) -> Recipe:
         ("seed", -1, "0 or more"),
         ("warm_up.steps", -1, "0 or more"),
         ("warm_up.lr", 0.0, "a number above 0"),
+        ("warm_up.focus", -1.0, "0 or more"),
+        ("balanced", 1.5, "a share from 0 to 1"),
         ("data.workers", -1, "0 or more"),
         ("data.max_pixels", 0, "at least 1"),
         ("data.resize", (0, 100), "a height and a width of at least one pixel"),

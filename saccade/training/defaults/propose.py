@@ -28,6 +28,7 @@ IMBALANCE = 3
 LR = 3e-3
 WARM_UP_STEPS = 150
 WARM_UP_LR = 3e-3
+FOCUS = 2.0
 GUIDED = 0.7
 SLOW_SCORER = 0.1
 SIGMA = 0.01
@@ -184,6 +185,8 @@ def choose_start(known: Known) -> Iterator[Choice]:
     if known.selects and known.options("selection").get("name", "perturbed") in ("perturbed", "diverse"):
         yield Choice("warm_up.steps", WARM_UP_STEPS, "the scorer first learns, without labels, where detail is lost")
         yield Choice("warm_up.lr", WARM_UP_LR, "what a new scorer learnt fastest with")
+        if known.values.get("data.stream"):
+            yield Choice("warm_up.focus", FOCUS, "few of the many candidates of such an image show anything")
         yield from _choose_scorer_start(reads)
         yield Choice("model.selection.sigma", SIGMA, "less noise than in the paper, for a scorer that is no longer new")
         yield Choice("model.selection.gradient_per_sigma", True, "so that it does not drown what each patch tells")

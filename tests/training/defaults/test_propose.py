@@ -369,7 +369,8 @@ def test_slides_are_read_in_parts():
     chosen = choose([(20_000, 20_000)])
     assert chosen["data.stream"] is True
     assert chosen["batch"] > 1
+    assert chosen["warm_up.focus"] == 2
     assert "data.augmentation" not in chosen
     assert choose([(20_000, 20_000), (20_000, 30_000)])["batch"] == 1  # a batch of sources is of one size
-    assert "data.stream" not in choose([(4000, 6000)])
+    assert not {"data.stream", "warm_up.focus"} & choose([(4000, 6000)]).keys()
     assert "data.stream" not in choose([(20_000, 20_000)], {"data": {"resize": [1000, 1000]}})
