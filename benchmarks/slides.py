@@ -3,7 +3,8 @@
 python benchmarks/slides.py FOLDER [--count 200]
 
 Each is a tiled pyramid with JPEG tiles, as slide scanners write them. A street scene made eighty times larger is the
-background, one of eight; the plate, at a place of its own, is a speed limit of 80 or something that looks like one.
+background, one of eight; the plate, at a place of its own, is a speed limit of 80 or something that looks like one
+(with a black rim where the scene it is cut from ends above it).
 `labels.csv` has the two classes, the splits and the plate's box.
 """
 
