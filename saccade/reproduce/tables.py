@@ -4,7 +4,7 @@ A row that differs from another in one number is the same recipe with a flag. On
 at inference is the same run, evaluated again.
 """
 
-from saccade.reproduce.our_tables import GRADIENTS, MNIST, REAL
+from saccade.reproduce.our_tables import GRADIENTS, MNIST, REAL, SYSTEMS
 from saccade.reproduce.table import ACCURACY, HIT_RATE, MEAN, MEDIAN, OVERLAP, Choice, Plan, Row, Table
 
 POSITIONS = "--model.positions=true"
@@ -200,4 +200,4 @@ CUB = Table(
     note="Small: eight species of sparrows; tf_efficientnet_lite0 sees the image at 224 px and parts at 112 px.",
 )
 
-TABLES = {table.name: table for table in (TRAFFIC, SINKHORN, BILLIARD, SIGMA, CUB, MNIST, REAL, GRADIENTS)}
+TABLES = {table.name: table for table in (TRAFFIC, SINKHORN, BILLIARD, SIGMA, CUB, SYSTEMS, MNIST, REAL, GRADIENTS)}
