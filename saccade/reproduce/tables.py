@@ -148,8 +148,9 @@ BILLIARD = Table(
     ),
     measures=(ACCURACY, HIT_RATE),
     shown=("transformer",),
-    note="Small: generated tables of 256² px, a thin network instead of ResNet-18, one layer instead of three; slots "
-    "of max and mean know their place, which the pixels do not tell here. Patches that lie apart: K = 8, finer cells. "
+    note="Small: generated tables of 256² px, a thin network instead of ResNet-18, one layer instead of three, "
+    "classes dealt evenly for the first half of the steps; slots of max and mean know their place, which the pixels do "
+    "not tell here; ATS has the same start. Patches that lie apart: K = 8, finer cells. "
     "A hit is nine tenths of a ball in one patch, which patches of 36 px in steps of 16 px often cannot show.",
 )
 
