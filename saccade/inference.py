@@ -60,10 +60,9 @@ def fold_batch_norms(model: nn.Module) -> int:
 
 class _Tracer(fx.Tracer):
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        # timm's layers look at shapes, of which a tracer knows none.
-        return m.__module__.startswith(("torch.nn", "timm.layers", "torchvision.ops")) and not isinstance(
-            m, nn.Sequential
-        )
+        # timm's layers look at shapes, of which a tracer knows none. A convolution is one whatever it does before.
+        library = m.__module__.startswith(("torch.nn", "timm.layers", "torchvision.ops"))
+        return isinstance(m, nn.Conv2d) or (library and not isinstance(m, nn.Sequential))
 
 
 def _pairs(model: nn.Module) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Float
+from timm.layers import Conv2dSame  # pyright: ignore[reportPrivateImportUsage]
 from torch import Tensor, nn
 
 from saccade.extraction.receptive_field import ReceptiveField
@@ -54,6 +55,7 @@ class BackboneScorer(nn.Module):
         )
         self.stages = Backbone(channels, image_channels=image_channels, **network)
         self.level = _cut_off(self.stages.net, network["model"], stride)
+        _fix_padding(self.stages.net)
         seen = int(self.stages.net.feature_info[self.level]["num_chs"])  # pyright: ignore
         self.describe = nn.Sequential(nn.Conv2d(seen, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
         self.score = nn.Conv2d(width, 1, 1)
@@ -107,6 +109,32 @@ def _cut_off(net: nn.Module, model: str, stride: int) -> int:
     level = max(number for number, other in enumerate(strides) if other == stride)
     net.prune_intermediate_layers([level], prune_norm=True, prune_head=True)  # pyright: ignore
     return level
+
+
+class _FixedPadding(nn.Conv2d):
+    """A convolution with TensorFlow's "same" padding for sides that are multiples of its stride.
+
+    For them it does not depend on the side. A graph for images of any size would otherwise carry the formula of every
+    side through every layer: minutes of algebra when it is traced.
+    """
+
+    def forward(self, input: Float[Tensor, "B C h w"]) -> Float[Tensor, "B D rows cols"]:
+        """Rows and columns are the sides divided by the stride."""
+        margins = []
+        for kernel, stride, dilation in zip(self.kernel_size, self.stride, self.dilation, strict=True):
+            both = max(dilation * (kernel - 1) + 1 - stride, 0)
+            margins = [both // 2, both - both // 2, *margins]  # the last axis first
+        return F.conv2d(F.pad(input, margins), self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
+
+
+def _fix_padding(net: nn.Module) -> None:
+    for name, layer in list(net.named_modules()):
+        if isinstance(layer, Conv2dSame):
+            channels = layer.in_channels, layer.out_channels
+            sizes = layer.kernel_size, layer.stride, 0, layer.dilation, layer.groups
+            fixed = _FixedPadding(*channels, *sizes, bias=layer.bias is not None)
+            fixed.weight, fixed.bias = layer.weight, layer.bias
+            net.set_submodule(name, fixed)
 
 
 @torch.enable_grad()

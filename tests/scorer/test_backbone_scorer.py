@@ -1,11 +1,14 @@
 """Cells of the stages of a timm network look where the geometry says, and what they saw teaches them."""
 
 import pytest
+import timm
 import torch
+from timm.layers import Conv2dSame
 from torch import nn
 from torch.testing import assert_close
 
 from saccade import ModelConfig, PatchSelectionModel
+from saccade.inference import for_inference
 from saccade.scorer import BackboneScorer, attend, backbone
 
 
@@ -25,6 +28,27 @@ def test_the_centre_of_a_cell_is_where_its_weights_look(tap, centre):
             nn.init.zeros_(layer.weight)
             layer.weight.data[:, :, put, put] = torch.rand(layer.weight.shape[:2]) / layer.weight.shape[1]
     assert backbone._find_centre(scorer, 3, 8) == pytest.approx(centre, abs=0.01)
+
+
+@pytest.mark.parametrize("stride", [8, 16])
+def test_fixed_padding_is_that_of_the_network_and_keeps_its_weights_names(stride):
+    scorer = BackboneScorer(model="tf_efficientnet_lite0", stride=stride, width=4).eval()
+    whole = timm.create_model("tf_efficientnet_lite0").eval()
+    kept = scorer.stages.net.state_dict()
+    whole.load_state_dict(kept | {key: value for key, value in whole.state_dict().items() if key not in kept})
+    view = torch.rand(2, 3, 3 * stride, 5 * stride)
+    normalised = (view - scorer.stages.mean) / scorer.stages.std
+    with torch.no_grad():
+        expected = whole.forward_intermediates(normalised, indices=[scorer.level], intermediates_only=True)[0]
+        assert_close(scorer.see(view), expected)
+    assert not any(isinstance(layer, Conv2dSame) for layer in scorer.modules())
+
+
+def test_its_batch_norms_fold():
+    scorer = BackboneScorer(model="tf_efficientnet_lite0", stride=8, width=4).eval()
+    folded, view = for_inference(scorer), torch.rand(1, 3, 40, 40)
+    assert not any(isinstance(layer, nn.BatchNorm2d) for layer in folded.modules())
+    assert_close(folded(view).evidence, scorer(view).evidence, rtol=1e-3, atol=1e-4)
 
 
 def test_the_centre_is_saved_with_the_weights(tmp_path):
