@@ -128,13 +128,13 @@ class _FixedPadding(nn.Conv2d):
 
 
 def _fix_padding(net: nn.Module) -> None:
-    for name, layer in list(net.named_modules()):
-        if isinstance(layer, Conv2dSame):
-            channels = layer.in_channels, layer.out_channels
-            sizes = layer.kernel_size, layer.stride, 0, layer.dilation, layer.groups
-            fixed = _FixedPadding(*channels, *sizes, bias=layer.bias is not None)
-            fixed.weight, fixed.bias = layer.weight, layer.bias
-            net.set_submodule(name, fixed)
+    same: list[tuple[str, Any]] = [each for each in net.named_modules() if isinstance(each[1], Conv2dSame)]
+    for name, layer in same:
+        channels = layer.in_channels, layer.out_channels
+        sizes = layer.kernel_size, layer.stride, 0, layer.dilation, layer.groups
+        fixed = _FixedPadding(*channels, *sizes, bias=layer.bias is not None)
+        fixed.weight, fixed.bias = layer.weight, layer.bias
+        net.set_submodule(name, fixed)
 
 
 @torch.enable_grad()

@@ -1,9 +1,10 @@
 """Cells of the stages of a timm network look where the geometry says, and what they saw teaches them."""
 
+from typing import Any
+
 import pytest
 import timm
 import torch
-from timm.layers import Conv2dSame
 from torch import nn
 from torch.testing import assert_close
 
@@ -33,7 +34,7 @@ def test_the_centre_of_a_cell_is_where_its_weights_look(tap, centre):
 @pytest.mark.parametrize("stride", [8, 16])
 def test_fixed_padding_is_that_of_the_network_and_keeps_its_weights_names(stride):
     scorer = BackboneScorer(model="tf_efficientnet_lite0", stride=stride, width=4).eval()
-    whole = timm.create_model("tf_efficientnet_lite0").eval()
+    whole: Any = timm.create_model("tf_efficientnet_lite0").eval()
     kept = scorer.stages.net.state_dict()
     whole.load_state_dict(kept | {key: value for key, value in whole.state_dict().items() if key not in kept})
     view = torch.rand(2, 3, 3 * stride, 5 * stride)
@@ -41,7 +42,7 @@ def test_fixed_padding_is_that_of_the_network_and_keeps_its_weights_names(stride
     with torch.no_grad():
         expected = whole.forward_intermediates(normalised, indices=[scorer.level], intermediates_only=True)[0]
         assert_close(scorer.see(view), expected)
-    assert not any(isinstance(layer, Conv2dSame) for layer in scorer.modules())
+    assert "Conv2dSame" not in {type(layer).__name__ for layer in scorer.modules()}
 
 
 def test_its_batch_norms_fold():
