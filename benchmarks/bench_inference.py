@@ -15,26 +15,17 @@ import torch
 from measure import print_table
 from torch import Tensor
 
-from saccade.config import ModelConfig
 from saccade.inference import for_inference
-from saccade.systems import build_model
+from saccade.reproduce.speed.measure import make_model
+from saccade.reproduce.speed.systems import Setting, System
 
-SIDE, ROUNDS, BATCHES = 1000, 5, (1, 4)
-STAGES: dict[str, dict[str, Any]] = {
-    "whole image": {"system": "cnn", "view": {"scale": 1.0}},
-    "K=10 P=100, hard": {
-        "view": {"scale": 0.25},
-        "selection": {"name": "perturbed", "k": 10},
-        "extraction": {"patch": 100},
-        "aggregation": {"name": "mean"},
-    },
-}
+SETTING, ROUNDS, BATCHES = Setting(), 5, (1, 4)
+SYSTEMS = System("resnet50"), System("resnet50", 10, 100)
 
 
-def make_ways(stages: dict[str, Any]) -> dict[str, Callable[[Tensor], Any]]:
+def make_ways(system: System) -> dict[str, Callable[[Tensor], Any]]:
     """The same model as PyTorch runs it, folded, and compiled."""
-    features = {"name": "backbone", "model": "resnet50"}
-    model = build_model(ModelConfig(num_classes=10, image_size=(SIDE, SIDE), features=features, **stages)).eval()
+    model = make_model(system, SETTING).eval()
     return {
         "plain PyTorch": lambda images: model(images.contiguous()),
         "for_inference": for_inference(model),
@@ -47,10 +38,12 @@ def main() -> None:
     """Print a table."""
     torch.manual_seed(0)
     rows = []
-    for label, stages in STAGES.items():
+    for system in SYSTEMS:
         for count in BATCHES:
-            images = torch.rand(count, 3, SIDE, SIDE).contiguous(memory_format=torch.channels_last)
-            ways = make_ways(stages)
+            images = torch.rand(count, 3, SETTING.side_px, SETTING.side_px).contiguous(
+                memory_format=torch.channels_last
+            )
+            ways = make_ways(system)
             seconds: dict[str, list[float]] = {name: [] for name in ways}
             for turn in range(ROUNDS + 1):
                 for name, run in ways.items():
@@ -61,10 +54,10 @@ def main() -> None:
             medians = {name: statistics.median(each) / count for name, each in seconds.items()}
             plain = medians["plain PyTorch"]
             rows += [
-                [label, str(count), name, f"{1000 * each:.0f}", f"{plain / each:.2f}×"]
+                [system.name, str(count), name, f"{1000 * each:.0f}", f"{plain / each:.2f}×"]
                 for name, each in medians.items()
             ]
-            print(f"{label}, {count} images a batch: done", flush=True)
+            print(f"{system.name}, {count} images a batch: done", flush=True)
     print_table("Made for inference", ["system", "batch", "way", "ms an image", "speed-up"], rows)
 
 

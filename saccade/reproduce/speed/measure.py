@@ -22,6 +22,7 @@ from torch import Tensor, nn
 import saccade
 from saccade.config import ModelConfig
 from saccade.inference import for_inference
+from saccade.pretrained import Pretrained
 from saccade.reproduce.speed.systems import Setting, System, Timing
 from saccade.selection import perturbed_topk
 from saccade.systems import build_model
@@ -71,6 +72,12 @@ def build_all(setting: Setting) -> dict[System, Run]:
 
 
 def _build(system: System, setting: Setting) -> Any:
+    model = make_model(system, setting)
+    return _plainly(model) if system.plain else for_inference(model)
+
+
+def make_model(system: System, setting: Setting) -> Pretrained:
+    """The model of a system, its weights random, as PyTorch runs it."""
     stages: dict[str, Any] = {"system": "cnn", "view": {"scale": 1.0}}
     if system.k:
         stages = {
@@ -80,8 +87,7 @@ def _build(system: System, setting: Setting) -> Any:
             "aggregation": {"name": "mean"},
         }
     size, features = (setting.side_px, setting.side_px), {"name": "backbone", "model": system.network}
-    model = build_model(ModelConfig(num_classes=CLASSES, image_size=size, features=features, **stages))
-    return _plainly(model) if system.plain else for_inference(model)
+    return build_model(ModelConfig(num_classes=CLASSES, image_size=size, features=features, **stages))
 
 
 def _plainly(model: nn.Module) -> Run:
