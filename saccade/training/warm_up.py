@@ -117,7 +117,7 @@ def warm_up_loss(
     focus = 0: mean squared error between the scores and the target, standardised per image: how much detail is missing
     differs between images, and only where it is missing matters.
     focus > 0: cross-entropy between the softmax of the scores and each candidate's share of target^focus. One spot
-    among tens of thousands of candidates lies a hundred standard deviations above them: too far for a score to grow,
+    among tens of thousands of candidates lies a hundred standard deviations above them: far for a score to grow,
     but only ten units on the scale of a softmax. With focus = 2 such a spot has about half of the shares.
 
     >>> warm_up_loss(torch.tensor([[-1.0, 1.0]]), torch.tensor([[3.0, 7.0]]))
