@@ -73,6 +73,11 @@ class Task(lightning.LightningModule):
         return self.main_step < 0
 
     @property
+    def guided(self) -> bool:
+        """Whether patches are chosen hard and in part by others: the scorer learns through `mixture_loss` alone."""
+        return 0 <= self.main_step < self.recipe.guide.share * self.recipe.steps
+
+    @property
     def sigma(self) -> float | None:
         """The noise of the selection at this step; None where there is none."""
         if self.full_sigma is None or self.recipe.sigma_decay == "constant":
@@ -113,13 +118,12 @@ class Task(lightning.LightningModule):
         self, image: Float[Tensor, "B C H W"] | Sources, size: Tensor | None
     ) -> dict[str, Callable[[Tensor], Selection]]:
         """During the guided share of the steps, how patches are chosen instead of by the model alone."""
-        guided_steps = self.recipe.guide.share * self.recipe.steps
-        if self.main_step >= guided_steps:
+        if not self.guided:
             return {}
         if self.recipe.guide.by == "scores":
             return {"select": partial(self._as_in_evaluation, grid=self.model.grid(image.shape[-2:], image.device))}
         slots = self.model.selection.k
-        own = 0 if self.main_step < guided_steps / 3 else slots // 2
+        own = 0 if self.main_step < self.recipe.guide.share * self.recipe.steps / 3 else slots // 2
         return {"select": partial(guided_topk, detail=self._missing_detail(image, size), k=slots, own=own)}
 
     def _as_in_evaluation(self, scores: Float[Tensor, "B N"], grid: Grid) -> Selection:

@@ -179,8 +179,9 @@ class CollapseWatch(Callback):
             _forget_after(self.path, trainer.global_step)
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: Any, optimizer: Any) -> None:
-        """The scorer's gradient, before it is clipped."""
-        if pl_module.sigma is None or pl_module.warming_up:
+        """The scorer's gradient, before it is clipped; not in steps whose loss does not reach it, as planned."""
+        out_of_reach = pl_module.guided and not pl_module.recipe.loss.get("mixture_coefficient")
+        if pl_module.sigma is None or pl_module.warming_up or out_of_reach:
             return
         gradients = [p.grad.detach() for p in pl_module.model.scorer.parameters() if p.grad is not None]
         if gradients:

@@ -175,11 +175,10 @@ class FakeTask(SimpleNamespace):
             predictions=predictions,
             model=PatchSelectionModel(config),
             data={"val": SimpleNamespace(records=SimpleNamespace(classes=CLASSES))},
-            recipe=SimpleNamespace(steps=100),
             sigma=0.04,
             full_sigma=0.05,
             warming_up=False,
-            **values,
+            **{"recipe": SimpleNamespace(steps=100, loss={}), "guided": False, **values},
         )
 
     @property
@@ -265,6 +264,18 @@ def test_gradients_are_relative_to_the_first(tmp_path):
         watch.on_validation_end(trainer, task)
     assert [s.gradient for s in watch.history] == pytest.approx([1.0, 0.5, 0.001], rel=1e-4)
     assert watch.history[0].sigma == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(("mixture", "seen"), [(0.0, NAN), (1.0, 1.0)])
+def test_guided_steps_reach_the_scorer_through_the_mixture_loss_only(tmp_path, mixture, seen):
+    watch, trainer = CollapseWatch(tmp_path), fake_trainer(20)
+    recipe = SimpleNamespace(steps=100, loss={"mixture_coefficient": mixture})
+    task = FakeTask(GOOD, trainer=trainer, guided=True, recipe=recipe)
+    for parameter in task.model.scorer.parameters():
+        parameter.grad = torch.full_like(parameter, mixture)
+    watch.on_before_optimizer_step(trainer, task, None)
+    watch.on_validation_end(trainer, task)
+    assert watch.history[0].gradient == pytest.approx(seen, nan_ok=True)
 
 
 def test_state_survives_a_checkpoint_and_later_rows_are_dropped(tmp_path):
