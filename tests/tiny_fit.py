@@ -6,19 +6,10 @@ from typing import Any
 import lightning
 from lightning.pytorch import Callback
 
-from saccade.systems import build_model
 from saccade.training.callbacks.checkpoints import Checkpoints, latest_whole
-from saccade.training.data import open_records, open_split
 from saccade.training.recipe import Recipe
-from saccade.training.run import _trainer, model_config
+from saccade.training.run import _trainer, make_task
 from saccade.training.task import Task
-
-
-def make_task(recipe: Recipe) -> Task:
-    lightning.seed_everything(recipe.seed, verbose=False)
-    records = open_records(recipe.data, seed=recipe.seed)
-    data = {split: open_split(records, split, recipe.data) for split in ("train", "val", "test")}
-    return Task(build_model(model_config(recipe, records, data["train"])), recipe, data)
 
 
 def make_trainer(recipe: Recipe, folder: Path, *callbacks: Callback, logger: Any = False) -> lightning.Trainer:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAMES = (*TABLES, speed.NAME)
 # What means nothing where nothing is trained, and its defaults.
-OF_RUNS = {"scale": "small", "seeds": 3, "rows": None, "data": None, "weights": None, "jobs": 2}
+OF_RUNS = {"scale": "small", "seeds": None, "rows": None, "data": None, "weights": None, "jobs": 2}
 ROUNDS = 3
 
 
@@ -41,8 +41,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--seeds",
         type=PositiveInt,
-        default=OF_RUNS["seeds"],
-        help="runs of rows whose order is the claim; others get one (default: 3)",
+        help="runs of each row (default: 3 of those whose order is the claim, 1 of the others)",
     )
     parser.add_argument("--rows", type=str, nargs="+", help="these rows only (default: all)")
     parser.add_argument(
@@ -78,11 +77,15 @@ def reproduce(args: Namespace) -> int:
         raise ValueError(f"--rounds is for the table {speed.NAME} alone; {args.table} has runs: give --seeds")
     from saccade.reproduce.jobs import Request, list_jobs
 
-    request = Request(TABLES[args.table], args.scale, args.out, args.data, args.weights)
+    data, weights = (place and place.resolve() for place in (args.data, args.weights))  # the same from everywhere
+    request = Request(TABLES[args.table], args.scale, args.out, data, weights)
     rows = choose(request.table, tuple(args.rows or ()), args.scale)
     if args.list:
-        request = request._replace(weights=args.weights or Path("WEIGHTS"))
+        request = request._replace(weights=weights or Path("WEIGHTS"))
         return _list_jobs(list_jobs(request, rows, seeds=args.seeds), console)
+    for flag, place in (("--data", data), ("--weights", weights)):
+        if place and not place.exists():
+            raise FileNotFoundError(f"{flag} {place}: there is nothing")
     return _reproduce(request, list_jobs(request, rows, seeds=args.seeds), args.jobs, console)
 
 
@@ -93,9 +96,13 @@ def _reproduce(request: "Request", jobs: Sequence["Job"], at_once: int, console:
     from saccade.reproduce.results import write_results
     from saccade.reproduce.runner import run_jobs
 
+    def keep() -> None:
+        if results := collect(request):
+            write_results(request, results)
+
     say = _plainly(console)
     able, failures = make_data(jobs, say)
-    failures += run_jobs(able, at_once=at_once, say=say)
+    failures += run_jobs(able, at_once=at_once, say=say, keep=keep)
     if results := collect(request):
         for path in [*write_results(request, results), *draw_all(request, results, say)]:
             say(f"wrote {path}")

@@ -41,11 +41,12 @@ class Result(NamedTuple):
 
 def collect(request: Request) -> list[Result]:
     """The finished runs of a table, in the order of its rows and seeds; those with other settings are left out."""
-    results = []
+    results, lines = [], _read_lines(request)
     for row in request.table.rows:
         if row.plan(request.scale) is not None:
             here = {result.seed: result for result in _runs(request, row)}
-            results += sorted({**_lines(request, row), **here}.values(), key=lambda result: result.seed)
+            elsewhere = _of_row(request, row, lines)
+            results += sorted({**elsewhere, **here}.values(), key=lambda result: result.seed)
     return [result._replace(numbers=result.numbers | _learning(result, results)) for result in results]
 
 
@@ -88,13 +89,18 @@ def _facts(run: Run) -> dict[str, str]:
     return {name: str(run.facts.get(name, "")) for name in PROVENANCE} | {"versions": versions}
 
 
-def _lines(request: Request, row: Row) -> dict[int, Result]:
-    """What the table's CSV tells of a row, by seed."""
+def _read_lines(request: Request) -> list[dict[str, str]]:
+    """The lines of the table's CSV."""
     path = request.out / f"{request.stem}.csv"
     if not path.is_file():
-        return {}
+        return []
     with path.open(newline="", encoding="utf-8") as file:
-        found = [_read_line(row, line) for line in csv.DictReader(file) if line["row"] == row.name]
+        return list(csv.DictReader(file))
+
+
+def _of_row(request: Request, row: Row, lines: Sequence[dict[str, str]]) -> dict[int, Result]:
+    """What they tell of a row, by seed."""
+    found = [_read_line(row, line) for line in lines if line["row"] == row.name]
     # With other settings it would be another run.
     return {each.seed: each for each in found if each.settings == fingerprint(_job(request, row, each.seed))}
 

@@ -1,6 +1,5 @@
-"""Jobs → the data they train on, made before the first of them starts: two runs must not make the same set at once."""
+"""Jobs → the data they train on, made before the first of them starts: by all cores, and told of if it cannot be."""
 
-import fcntl
 from collections.abc import Callable, Sequence
 
 from saccade.reproduce.jobs import Job, state
@@ -9,23 +8,15 @@ from saccade.reproduce.runner import Failure
 
 def make_data(jobs: Sequence[Job], say: Callable[[str], None]) -> tuple[list[Job], list[Failure]]:
     """Generate what unfinished jobs ask for; returns the jobs that have their data, and those that cannot."""
+    from saccade.training.data import open_records
+
     errors: dict[str, str] = {}
     wanted = {str(job.recipe.data.path): job for job in jobs if job.recipe.data.generate and state(job) != "finished"}
     for path, job in wanted.items():
         try:
-            _make(job)
+            open_records(job.recipe.data, seed=job.seed)
         except (ValueError, OSError) as error:
             errors[path] = str(error)
             say(f"no data in {path}: {error}")
     able = [job for job in jobs if str(job.recipe.data.path) not in errors or state(job) == "finished"]
     return able, [Failure(job, errors[str(job.recipe.data.path)]) for job in jobs if job not in able]
-
-
-def _make(job: Job) -> None:
-    from saccade.training.data import open_records
-
-    job.folder.parent.mkdir(parents=True, exist_ok=True)
-    # Another runner of the same results may be making it.
-    with (job.folder.parent / "data.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        open_records(job.recipe.data, seed=job.seed)

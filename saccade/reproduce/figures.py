@@ -1,7 +1,7 @@
 """Finished runs → pictures: a box-and-whisker plot over seeds, and what the selection looked at.
 
 TABLE.png               the first measure of each row, as the paper's box plots
-TABLE-ROW-start.jpg     scores and blended patches of a validation image before the first label was used
+TABLE-ROW-init.jpg      scores and blended patches of a validation image at initialisation, made again from the seed
 TABLE-ROW-end.jpg       the same image after the last step
 TABLE-ROW-test.jpg      score map, patches and answer on a test image that was answered right
 """
@@ -20,6 +20,9 @@ from saccade.reproduce.collect import Result
 from saccade.reproduce.jobs import Request
 from saccade.reproduce.results import values_of
 from saccade.reproduce.table import Table
+from saccade.training.callbacks.panels import look
+from saccade.training.recipe import load_recipe
+from saccade.training.run import make_task
 
 DPI = 110
 
@@ -64,11 +67,11 @@ def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], N
 
 
 def looks(run: Run) -> Iterator[tuple[str, Figure]]:
-    """What the selection of a run looked at: at the start, at the end, and in a test image."""
+    """What the selection of a run looked at: at initialisation, at the end, and in a test image."""
     examiner = open_examiner(run)
     if run.panels:
-        for what, path in (("start", run.panels[0]), ("end", run.panels[-1])):
-            glance = read_panel(path).glances[0]
+        _, first = next(look(make_task(load_recipe(run.folder / "recipe.yaml"))))
+        for what, glance in (("init", first), ("end", read_panel(run.panels[-1]).glances[0])):
             yield what, overlay(glance_look(glance, extent(examiner.model.grid(glance.size))))
     answers = run.predictions.get("test")
     if answers and (right := typical_successes(answers, 1)):

@@ -5,6 +5,7 @@ A folder is named after the recipe, the flags and the seed, so rows and tables t
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -83,12 +84,12 @@ def run_name(plan: Plan) -> str:
     return "-".join([recipe, *(f"{key.rpartition('.')[2]}={value}" for key, value in pairs)])
 
 
-def list_jobs(request: Request, rows: Sequence[Row], *, seeds: int = 3) -> list[Job]:
-    """Every run of `rows`: seeds 0, 1, … of rows whose order is the claim, seed 0 of the rest.
+def list_jobs(request: Request, rows: Sequence[Row], *, seeds: int | None = None) -> list[Job]:
+    """Every run of `rows`: seeds 0, 1, …, as many as each row asks for, or `seeds` of each.
 
     The first seed of all rows comes first, so that a table is whole before it is exact.
     """
-    wanted = [(seed, row) for row in rows for seed in range(seeds if row.seeds > 1 else 1)]
+    wanted = [(seed, row) for row in rows for seed in range(seeds or row.seeds)]
     return [make_job(request, row, seed) for seed, row in sorted(wanted, key=lambda pair: pair[0])]
 
 
@@ -165,5 +166,5 @@ def essence(recipe: Recipe) -> dict[str, Any]:
 
 def shell_lines(job: Job) -> list[str]:
     """The commands as one would type them."""
-    lines = [" ".join(["saccade", *command[3:]]) for command in (job.command, job.evaluate) if command]
+    lines = [shlex.join(["saccade", *command[3:]]) for command in (job.command, job.evaluate) if command]
     return [line.replace(f"{os.getcwd()}{os.sep}", "") for line in lines]

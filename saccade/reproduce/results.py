@@ -91,10 +91,12 @@ def _caption(request: Request, results: Sequence[Result]) -> str:
     hardware, threads = (sorted({each.facts[name] for each in results}) for name in ("hardware", "threads"))
     dates = sorted(each.facts["finished"][:10] for each in results)
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    notes = [note for note in (table.note, table.small if request.scale == "small" else "") if note]
+    one = "thread" if threads == ["1"] else "threads"
     return (
         f"In the paper: {table.source}. Ours: scale {request.scale}, {table.statistic} over runs with other seeds, "
-        f"test images, the model that was best in validation. {table.note}\n\n"
-        f"{'; '.join(hardware)}, {' or '.join(threads)} threads a run; {when}. "
+        f"test images, the model that was best in validation. {' '.join(notes)}\n\n"
+        f"{'; '.join(hardware)}, {' or '.join(threads)} {one} a run; {when}. "
         f"Every run is in [{request.stem}.csv]({request.stem}.csv); "
         f"`saccade reproduce {table.name}{'' if request.scale == 'small' else f' --scale {request.scale}'}`."
     )

@@ -40,8 +40,8 @@ class _Running(NamedTuple):
     lock: IO[str]
 
 
-def run_jobs(jobs: Sequence[Job], *, at_once: int, say: Say) -> list[Failure]:
-    """Run what is not finished, `at_once` at a time, and return what failed."""
+def run_jobs(jobs: Sequence[Job], *, at_once: int, say: Say, keep: Callable[[], None] = lambda: None) -> list[Failure]:
+    """Run what is not finished, `at_once` at a time, and return what failed; `keep` is called after each that did."""
     states = [(job, state(job)) for job in jobs]
     waiting = [job for job, now in states if now in ("missing", "begun", "trained")]
     failures = [Failure(job, _told_apart(job)) for job, now in states if now == "other"]
@@ -55,7 +55,10 @@ def run_jobs(jobs: Sequence[Job], *, at_once: int, say: Say) -> list[Failure]:
             while waiting or running:
                 _start_some(waiting, running, at_once, say, said)
                 time.sleep(LOOK_EVERY_S)
+                before = len(waiting) + len(running)
                 failures += _finish_some(waiting, running, total, say)
+                if len(waiting) + len(running) < before:
+                    keep()
         except BaseException:
             _stop(running, say)
             raise
@@ -69,12 +72,15 @@ def _told_apart(job: Job) -> str:
 
 
 def _start_some(waiting: list[Job], running: list[_Running], at_once: int, say: Say, said: set[str]) -> None:
+    elsewhere: set[Path] = set()
     for job in list(waiting):
-        if len(running) >= at_once:
+        if len(running) + len(elsewhere) >= at_once:
             return
         lock = _lock(job)
-        if lock is None:  # an earlier runner left it behind at work, or it is another runner's
+        if lock is None:  # an earlier runner left it behind at work, or it is another runner's, or one of ours
             _say_once(f"{job.name}: waits for the process at work in {job.folder.name}", said, say)
+            if job.folder not in [each.job.folder for each in running]:
+                elsewhere.add(job.folder)
             continue
         waiting.remove(job)
         if state(job) == "finished":
@@ -106,7 +112,7 @@ def _start(job: Job, lock: IO[str], at_once: int, say: Say) -> _Running:
     now = state(job)
     say(f"{job.name}: {({'begun': 'goes on', 'trained': 'is evaluated'}).get(now, 'starts')}")
     threads = str(max(1, (os.cpu_count() or 1) // at_once))
-    with job.beside("log").open("ab") as log:
+    with job.beside("log").open("wb" if now == "missing" else "ab") as log:
         process = subprocess.Popen(
             job.evaluate if now == "trained" else job.command,
             stdin=subprocess.DEVNULL,

@@ -63,7 +63,8 @@ class Table(NamedTuple):
     statistic: `MEAN` or `MEDIAN`, as the paper's table has it.
     measures:  its columns; the first is plotted.
     shown:     rows whose selection is drawn.
-    note:      what the reader must know beside the numbers, by scale.
+    note:      what the reader must know beside the numbers.
+    small:     what else, of the small runs.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Table(NamedTuple):
     measures: tuple[Measure, ...] = (ACCURACY,)
     shown: tuple[str, ...] = ()
     note: str = ""
+    small: str = ""
 
 
 def choose(table: Table, names: tuple[str, ...], scale: Scale) -> tuple[Row, ...]:

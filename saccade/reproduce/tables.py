@@ -80,7 +80,7 @@ TRAFFIC = Table(
     ),
     measures=(ACCURACY, HIT_RATE),
     shown=("topk_5",),
-    note="Small: generated street scenes of 336×448 px with four classes of equal size, so the majority class is 25% "
+    small="Generated street scenes of 336×448 px with four classes of equal size, so the majority class is 25% "
     "(in the paper 65.9%). ATS† and ATS★ differ in the schedule of 300,000 steps, which the small one does not have.",
 )
 
@@ -148,7 +148,7 @@ BILLIARD = Table(
     ),
     measures=(ACCURACY, HIT_RATE),
     shown=("transformer",),
-    note="Small: generated tables of 256² px, a thin network instead of ResNet-18, one layer instead of three, "
+    small="Generated tables of 256² px, a thin network instead of ResNet-18, one layer instead of three, "
     "classes dealt evenly for the first half of the steps; slots of max and mean know their place, which the pixels do "
     "not tell here; ATS has the same start. Patches that lie apart: K = 8, finer cells. "
     "A hit is nine tenths of a ball in one patch, which patches of 36 px in steps of 16 px often cannot show.",
@@ -198,7 +198,7 @@ CUB = Table(
     ),
     measures=(ACCURACY, OVERLAP),
     shown=("concat_4",),
-    note="Small: eight species of sparrows; tf_efficientnet_lite0 sees the image at 224 px and parts at 112 px.",
+    small="Eight species of sparrows; tf_efficientnet_lite0 sees the image at 224 px and parts at 112 px.",
 )
 
 TABLES = {table.name: table for table in (TRAFFIC, SINKHORN, BILLIARD, SIGMA, CUB, SYSTEMS, MNIST, REAL, GRADIENTS)}

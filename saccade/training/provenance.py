@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -32,14 +33,20 @@ class Facts:
         return self.known.get(name)
 
     def begin(self, recipe: Recipe, model: nn.Module) -> None:
-        """Write down who, what and on what; a run that goes on keeps what was written when it began."""
+        """Write down who, what and on what; a run that goes on keeps what was written when it began.
+
+        If it goes on with other code, both commits are kept.
+        """
+        now = commit()
+        if self.known and str(now) not in str(self.known["commit"]).split(" then "):
+            self.known["commit"] = f"{self.known['commit']} then {now}"
         self._add(
             {
                 "seed": recipe.seed,
                 "command": " ".join(sys.argv),
                 "began": _now(),
                 "saccade": saccade.__version__,
-                "commit": commit(),
+                "commit": now,
                 "python": platform.python_version(),
                 "versions": {name: version(name) for name in PACKAGES},
                 "hardware": hardware(recipe.accelerator),
@@ -50,9 +57,13 @@ class Facts:
             }
         )
 
-    def add_seconds(self, seconds: float) -> None:
-        """Training time, over all the times the run went on."""
-        self._add({"seconds_of_training": self.known["seconds_of_training"] + seconds})
+    def start_clock(self) -> None:
+        """Training begins, or goes on."""
+        self._counted, self._began = self.known["seconds_of_training"], time.monotonic()
+
+    def count_seconds(self) -> None:
+        """Training time so far, over all the times the run went on."""
+        self._add({"seconds_of_training": self._counted + time.monotonic() - self._began})
 
     def finish(self) -> None:
         """The run needs nothing more."""

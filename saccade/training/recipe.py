@@ -212,22 +212,27 @@ def dump_recipe(recipe: Recipe) -> str:
     return yaml.safe_dump(json.loads(json.dumps(asdict(recipe))), sort_keys=False)
 
 
+def check_folder(folder: Path, recipe: Recipe) -> None:
+    """Refuse a run folder that holds another run, or something else."""
+    path = folder / "recipe.yaml"
+    if not path.is_file():
+        if folder.is_dir() and any(folder.iterdir()):
+            raise ValueError(f"{folder} is not empty and holds no run: give another folder with --out")
+    elif differences := [*_differences(yaml.safe_load(path.read_text()), yaml.safe_load(dump_recipe(recipe)))]:
+        raise ValueError(
+            f"{folder} holds a run with other settings ({'; '.join(differences)}): give another folder with --out, "
+            "or the same settings to go on"
+        )
+
+
 def claim_folder(folder: Path, recipe: Recipe) -> None:
-    """Write the recipe into the run folder, or refuse the folder if it holds another run."""
-    path, text = folder / "recipe.yaml", dump_recipe(recipe)
-    if path.is_file():
-        if differences := [*_differences(yaml.safe_load(path.read_text()), yaml.safe_load(text))]:
-            raise ValueError(
-                f"{folder} holds a run with other settings ({'; '.join(differences)}): give another folder with --out, "
-                "or the same settings to go on"
-            )
-        return
-    if folder.is_dir() and any(folder.iterdir()):
-        raise ValueError(f"{folder} is not empty and holds no run: give another folder with --out")
-    folder.mkdir(parents=True, exist_ok=True)
-    part = path.with_name("recipe.yaml.part")
-    part.write_text(text)
-    os.replace(part, path)
+    """Write the recipe into a run folder that passed `check_folder`: from now on it is this run's."""
+    path = folder / "recipe.yaml"
+    if not path.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        part = path.with_name("recipe.yaml.part")
+        part.write_text(dump_recipe(recipe))
+        os.replace(part, path)
 
 
 def _differences(old: Any, new: Any, key: str = "") -> Iterator[str]:

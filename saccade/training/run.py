@@ -10,7 +10,6 @@ A folder with a recipe in it goes on where it was; a finished one is left as it 
 """
 
 import logging
-import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +33,7 @@ from saccade.training.callbacks.checkpoints import WholeFiles, latest_whole
 from saccade.training.data import open_records, open_split
 from saccade.training.log import CSVLog
 from saccade.training.provenance import Facts
-from saccade.training.recipe import Recipe, claim_folder, load_recipe
+from saccade.training.recipe import Recipe, check_folder, claim_folder, load_recipe
 from saccade.training.task import Task
 from saccade.training.testing import save_evaluation
 
@@ -45,23 +44,29 @@ def train(recipe: Recipe, folder: Path | str, *, console: Console | None = None)
     >>> train(load_recipe("signs/perturbed"), "runs/signs")  # doctest: +SKIP
     """
     folder, console = Path(folder), console or Console()
-    claim_folder(folder, recipe)
+    check_folder(folder, recipe)
     facts = Facts(folder / "run.json")
     if facts.get("finished"):
         console.print(f"{folder} is finished; give another folder to train again", soft_wrap=True)
         return folder
-    lightning.seed_everything(recipe.seed, verbose=False)
-    records = open_records(recipe.data, seed=recipe.seed)
-    data = {split: open_split(records, split, recipe.data) for split, n in records.counts().items() if any(n.values())}
-    model = build_model(model_config(recipe, records, data["train"]))
-    facts.begin(recipe, model)
-    _fit(Task(model, recipe, data), folder, facts, console)
+    task = make_task(recipe)
+    claim_folder(folder, recipe)  # not before data and weights were found: with other flags it could not go on
+    facts.begin(recipe, task.model)
+    _fit(task, folder, facts, console)
     for split in ("val", "test"):
-        if split in data:
-            _evaluate(folder, load_model(folder / "best"), data[split], split, recipe, console)
+        if split in task.data:
+            _evaluate(folder, load_model(folder / "best"), task.data[split], split, recipe, console)
     facts.finish()
     _show_report(folder, console)
     return folder
+
+
+def make_task(recipe: Recipe) -> Task:
+    """The data of a run and its model before the first step: the same weights for the same seed."""
+    lightning.seed_everything(recipe.seed, verbose=False)
+    records = open_records(recipe.data, seed=recipe.seed)
+    data = {split: open_split(records, split, recipe.data) for split, n in records.counts().items() if any(n.values())}
+    return Task(build_model(model_config(recipe, records, data["train"])), recipe, data)
 
 
 @rank_zero_only
@@ -139,7 +144,7 @@ def _evaluate(
     return save_evaluation(task, trainer, folder / "evaluation", name)
 
 
-def _fit(task: Task, folder: Path, facts: Any, console: Console) -> None:
+def _fit(task: Task, folder: Path, facts: Facts, console: Console) -> None:
     checkpoint = latest_whole(folder / "checkpoints")
     step = int(checkpoint.stem) if checkpoint else 0
     if checkpoint:
@@ -148,15 +153,16 @@ def _fit(task: Task, folder: Path, facts: Any, console: Console) -> None:
         CSVLog(folder / "metrics.csv", step=step),
         TensorBoardLogger(folder, "tensorboard", "", purge_step=step + 1),
     ]
-    checkpoints = Checkpoints(folder, best_by=task.recipe.best_by)
+    # Counted at every checkpoint: of a run that is killed, nothing more than what it will train again is left out.
+    checkpoints = Checkpoints(folder, best_by=task.recipe.best_by, saved=facts.count_seconds)
     callbacks = [Progress(console), CollapseWatch(folder), Panels(folder / "panels"), checkpoints]
     trainer = _trainer(task.recipe, folder, callbacks=callbacks, logger=logs)
-    began = time.monotonic()
+    facts.start_clock()
     try:
         with checkpoints.listening():
             trainer.fit(task, ckpt_path=checkpoint)
     finally:
-        facts.add_seconds(time.monotonic() - began)
+        facts.count_seconds()
 
 
 def _strategy(recipe: Recipe) -> str:

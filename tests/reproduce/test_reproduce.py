@@ -24,7 +24,7 @@ def test_a_table_is_trained_written_and_then_only_written(tabled, capsys):
     words = ["reproduce", "spots", "--out", str(tabled.out), "--seeds", "1"]
     assert main(words) == 0
     files = {path.name for path in tabled.out.iterdir() if path.is_file()}
-    pictures = {"spots.png", "spots-two-start.jpg", "spots-two-end.jpg", "spots-two-test.jpg"}
+    pictures = {"spots.png", "spots-two-init.jpg", "spots-two-end.jpg", "spots-two-test.jpg"}
     assert files - {"spots-two-test.jpg"} == {"spots.csv", "spots.md", *pictures} - {"spots-two-test.jpg"}
     for name in pictures & files:
         assert Image.open(tabled.out / name).size[0] > 300
@@ -108,6 +108,7 @@ def test_the_plot_has_a_box_for_each_row_with_runs(request_):
         (["reproduce", "trafic"], "no table 'trafic': choose one of traffic"),
         (["reproduce", "mnist", "--scale", "full"], "does not exist at scale full"),
         (["reproduce", "real"], "give their file with --weights"),
+        (["reproduce", "mnist", "--data", "nowhere"], "nowhere: there is nothing"),
     ],
 )
 def test_wrong_words_are_one_line(words, message, capsys):

@@ -47,7 +47,7 @@ def test_the_table_has_every_row_with_the_papers_number_beside_ours(request_):
     assert "| Two patches | 91.0 | – | 0 | – |" in text
     assert "| Only at full size | 99.0 | – | 0 | – |" in text
     assert "mean ± s.d." in text
-    assert "a core, 1 threads a run; 2026-11-16" in text
+    assert "a core, 1 thread a run; 2026-11-16" in text
 
 
 def test_the_csv_has_one_line_per_run_with_its_provenance(request_):

@@ -64,7 +64,7 @@ def starts(job: Job) -> int:
 def jobs(request_) -> list[Job]:
     """one and two with seed 0, then one with seeds 1 and 2."""
     rows = [row for row in request_.table.rows if row.small]
-    return list_jobs(request_, rows, seeds=3)
+    return list_jobs(request_, rows)
 
 
 def test_what_is_missing_is_run_and_what_is_done_is_skipped(jobs, request_):
@@ -86,6 +86,36 @@ def test_a_failing_run_is_told_and_the_others_go_on(jobs):
     assert "exit code 3" in failures[0].reason
     assert "out of cheese" in failures[0].reason
     assert [state(job) for job in jobs] == ["missing", "finished", "finished", "finished"]
+
+
+def test_what_is_told_of_a_failure_is_not_of_an_earlier_one(jobs):
+    for what in ("no cheese", "no crackers"):
+        broken = jobs[0]._replace(command=(sys.executable, "-c", f"import sys; sys.exit('{what}')"))
+        (failure,) = run_jobs([broken], at_once=1, say=lambda text: None)
+    assert "no crackers" in failure.reason
+    assert "no cheese" not in failure.reason
+
+
+def test_the_table_is_kept_after_every_run(jobs):
+    finished = []
+
+    def keep():
+        finished.append(sum(state(job) == "finished" for job in jobs))
+
+    run_jobs([fake(job) for job in jobs], at_once=1, say=lambda text: None, keep=keep)
+    assert finished == [1, 2, 3, 4]
+
+
+def test_runs_left_behind_take_their_place_among_those_at_once(jobs):
+    held = jobs[0].beside("lock")
+    held.parent.mkdir(parents=True)
+    behind = subprocess.Popen(["flock", str(held), "sleep", "2"])
+    time.sleep(0.5)
+    began = time.monotonic()
+    run_jobs([fake(job) for job in jobs[:2]], at_once=1, say=lambda text: None)
+    assert time.monotonic() - began > 1.0  # the other one waited for it, too
+    assert [starts(job) for job in jobs[:2]] == [1, 1]
+    behind.wait()
 
 
 def test_a_command_that_ends_well_without_a_finished_run_is_a_failure(jobs):

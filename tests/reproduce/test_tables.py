@@ -135,10 +135,17 @@ def test_the_papers_candidates(name, size, candidates):
 
 def test_jobs_are_a_whole_table_first_and_claims_have_more_seeds():
     table = TABLES["billiard"]
-    jobs = list_jobs(Request(table), table.rows, seeds=2)
-    rows = len(table.rows)
-    assert [job.seed for job in jobs] == [0] * rows + [1] * sum(row.seeds > 1 for row in table.rows)
+    jobs = list_jobs(Request(table), table.rows)
+    rows, claims = len(table.rows), sum(row.seeds == 3 for row in table.rows)
+    assert 0 < claims < rows
+    assert [job.seed for job in jobs] == [0] * rows + [1] * claims + [2] * claims
     assert jobs[rows].row.name == "transformer"
+
+
+def test_as_many_seeds_as_asked_for_of_every_row():
+    table = TABLES["billiard"]
+    jobs = list_jobs(Request(table), table.rows, seeds=2)
+    assert [job.seed for job in jobs] == [0] * len(table.rows) + [1] * len(table.rows)
 
 
 def test_where_data_and_weights_lie_goes_into_the_command():

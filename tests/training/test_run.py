@@ -20,9 +20,11 @@ from tiny_run import make_tiny_run
 
 from saccade.selection import PerturbedTopK
 from saccade.systems import load_model
+from saccade.training import provenance
 from saccade.training import run as run_module
 from saccade.training.callbacks.checkpoints import Stopped
 from saccade.training.log import read_metrics
+from saccade.training.provenance import Facts
 from saccade.training.recipe import dump_recipe
 from saccade.training.run import evaluate, train
 from saccade.training.task import Task
@@ -162,6 +164,21 @@ def test_a_folder_of_something_else_is_refused(spots, tmp_path):
         train(tiny_recipe(spots), tmp_path)
 
 
+def test_a_mistyped_folder_of_data_takes_no_run_folder(spots, tmp_path, without_pictures):
+    recipe = tiny_recipe(spots)
+    with pytest.raises(ValueError, match="no such file or folder"):
+        train(replace(recipe, data=replace(recipe.data, path=str(tmp_path / "nowhere"))), tmp_path / "run")
+    train(replace(recipe, steps=2), tmp_path / "run")
+
+
+def test_the_commits_of_a_run_that_goes_on_are_all_kept(undisturbed, spots, tmp_path, monkeypatch):
+    recipe, model = tiny_recipe(spots), load_model(undisturbed / "best")
+    for number in ("abc", "abc", "def", "abc"):
+        monkeypatch.setattr(provenance, "commit", lambda number=number: number)
+        Facts(tmp_path / "run.json").begin(recipe, model)
+    assert Facts(tmp_path / "run.json").get("commit") == "abc then def"
+
+
 def test_the_best_model_is_chosen_by_validation(undisturbed):
     rows = [row for row in read_metrics(undisturbed / "metrics.csv") if "val/accuracy" in row and row["step"] > 4]
     summary = json.loads((undisturbed / "evaluation" / "val.json").read_text())
@@ -266,6 +283,7 @@ def test_sigkill_from_the_command_line(spots, undisturbed, tmp_path):
     words = ["train", str(recipe), "--out", str(tmp_path / "run")]
     killed = subprocess.run([sys.executable, "-c", KILLED, *words], capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["seconds_of_training"] > 0
     command = [sys.executable, "-m", "saccade.cli", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

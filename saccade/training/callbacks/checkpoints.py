@@ -5,7 +5,7 @@ import math
 import os
 import pickle
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -58,11 +58,14 @@ class Checkpoints(Callback):
 
     Ctrl-C (or SIGTERM, as clusters send it) lets the present step end, saves and raises `Stopped`; a second one stops
     at once.
+
+    saved: called after each checkpoint.
     """
 
-    def __init__(self, run: Path, *, best_by: str):
+    def __init__(self, run: Path, *, best_by: str, saved: Callable[[], None] = lambda: None):
         self.run = run
         self.best_by = best_by
+        self.saved = saved
         self.best: float | None = None
         self._asked_to_stop = False
 
@@ -100,6 +103,7 @@ class Checkpoints(Callback):
         if trainer.is_global_zero:
             for old in sorted(folder.glob("*.ckpt"))[:-KEPT]:
                 old.unlink()
+        self.saved()
 
     # ---- being asked to stop
 

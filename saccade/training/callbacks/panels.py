@@ -33,7 +33,8 @@ from saccade.report.look import chart, extent, glance_look
 from saccade.report.overlay import overlay
 from saccade.report.run import Glance, Panel
 
-SHOWN_PX = 640  # longest side of an image in a panel
+SHOWN = 4  # images in a panel
+SHOWN_PX = 640  # longest side of each
 
 
 def spread(labels: Sequence[int], count: int) -> list[int]:
@@ -140,7 +141,7 @@ class Panels(Callback):
     could go on from without it.
     """
 
-    def __init__(self, folder: str | Path, count: int = 4):
+    def __init__(self, folder: str | Path, count: int = SHOWN):
         self.folder = Path(folder)
         self.count = count
 
@@ -169,7 +170,7 @@ class Panels(Callback):
         trains = trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking
         if not (boards and trains and _selects(trainer, pl_module)):
             return
-        for index, glance in self._look(pl_module):
+        for index, glance in look(pl_module, self.count):
             edges = extent(pl_module.model.grid(glance.size))
             for board in boards:
                 figure = overlay(glance_look(glance, edges))
@@ -179,21 +180,23 @@ class Panels(Callback):
     def _write(self, trainer: Trainer, task: Any) -> None:
         if not _selects(trainer, task):
             return
-        index, glances = zip(*self._look(task), strict=True)
+        index, glances = zip(*look(task, self.count), strict=True)
         sigma = math.nan if task.sigma is None else task.sigma
         panel = Panel(trainer.global_step, task.main_step, sigma, glances)
         write_panel(self.folder / f"{trainer.global_step:07d}.npz", panel, index)
 
-    def _look(self, task: Any) -> Iterator[tuple[int, Glance]]:
-        data = task.data["val"]
-        numbers = {label: number for number, label in enumerate(data.records.classes)}
-        labels = [numbers[record.label] for record in data.records.records]
-        in_training = task.main_step < task.recipe.steps
-        for index in spread(labels, self.count):
-            image = data[index].image
-            if isinstance(image, Tensor):
-                image = task.augmentation.evaluation(image[None])[0]  # as the model sees it in validation
-            yield index, glimpse(task.model, image, labels[index], in_training=in_training, sigma=task.sigma)
+
+def look(task: Any, count: int = SHOWN) -> Iterator[tuple[int, Glance]]:
+    """How the task's model looks at up to `count` validation images at this step, each with its number."""
+    data = task.data["val"]
+    numbers = {label: number for number, label in enumerate(data.records.classes)}
+    labels = [numbers[record.label] for record in data.records.records]
+    in_training = task.main_step < task.recipe.steps
+    for index in spread(labels, count):
+        image = data[index].image
+        if isinstance(image, Tensor):
+            image = task.augmentation.evaluation(image[None])[0]  # as the model sees it in validation
+        yield index, glimpse(task.model, image, labels[index], in_training=in_training, sigma=task.sigma)
 
 
 def _is_due(task: Any, step: str) -> bool:

@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from saccade import ModelConfig, PatchSelectionModel
 from saccade.datasets.dataset import unit_range
 from saccade.report.run import Panel, read_panel
-from saccade.training.callbacks.panels import Panels, glimpse, spread, write_panel
+from saccade.training.callbacks.panels import Panels, glimpse, look, spread, write_panel
 from saccade.training.recipe import WarmUp
 
 
@@ -186,6 +186,17 @@ def run_panels(spots, folder, **changes):
 @pytest.fixture(scope="module")
 def undisturbed(spots, tmp_path_factory) -> Path:
     return run_panels(spots, tmp_path_factory.mktemp("undisturbed"))
+
+
+def test_a_run_looks_at_first_as_its_seed_says(spots, tmp_path):
+    recipe = replace(tiny_recipe(spots, steps=2), warm_up=WarmUp(0))
+    fit(recipe, tmp_path, Panels(tmp_path / "panels"))
+    panel = read_panel(tmp_path / "panels" / "0000000.npz")
+    again = [glance for _, glance in look(make_task(recipe))]
+    assert len(again) == len(panel.glances)
+    for glance, expected in zip(again, panel.glances, strict=True):
+        np.testing.assert_array_equal(glance.scores, expected.scores)
+        np.testing.assert_array_equal(glance.patches, expected.patches)
 
 
 def panels_of(run):
