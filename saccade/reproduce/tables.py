@@ -198,7 +198,8 @@ CUB = Table(
     ),
     measures=(ACCURACY, OVERLAP),
     shown=("mean_4",),
-    small="Eight species of sparrows; tf_efficientnet_lite0 sees the image at 224 px, and parts cut from 448 px at 112 px.",
+    small="Eight species of sparrows; tf_efficientnet_lite0 sees the image at 224 px, and parts at "
+    "112 px that are cut from 448 px.",
 )
 
 TABLES = {table.name: table for table in (TRAFFIC, SINKHORN, BILLIARD, SIGMA, CUB, SYSTEMS, MNIST, REAL, GRADIENTS)}
