@@ -14,6 +14,7 @@ from torch.testing import assert_close
 from saccade import ModelConfig, PatchSelectionModel, hard_topk, sinkhorn_topk
 from saccade.selection import SinkhornTopK
 from saccade.selection.sinkhorn import _solve
+from saccade.training.recipe import load_recipe
 
 
 def rand(*shape: int, seed: int = 0) -> Tensor:
@@ -134,6 +135,21 @@ def test_one_step_is_not_the_answer():
     """The step count is obeyed, and the marginals do say whether a plan has converged."""
     weight = sinkhorn_topk(rand(1, 500), 20, epsilon=0.1, iterations=1).weight
     assert (weight.sum(dim=2) - 1).abs().max() > 1e-3
+
+
+def test_as_soft_as_the_released_code_at_the_size_of_the_traffic_signs():
+    """Its 2000 plain iterations at ε = 1e-4 are far from the end, which `traffic/sinkhorn` makes up for by its ε."""
+
+    def touched(plan: Tensor) -> Tensor:
+        return (plan > 1e-3).sum(dim=-1).double().mean()
+
+    scores = rand(1, 2028)
+    released = touched(unrolled(scores, 5, epsilon=1e-4, iterations=2000).sum(dim=1))
+    ours = load_recipe("traffic/sinkhorn").model.selection["epsilon"]
+    assert touched(sinkhorn_topk(scores, 5, epsilon=ours).dense(2028).sum(dim=1)) / released == pytest.approx(
+        1, abs=0.3
+    )
+    assert touched(sinkhorn_topk(scores, 5, epsilon=1e-4).dense(2028).sum(dim=1)) < released / 10
 
 
 def test_permuting_candidates_permutes_weights_and_gradient():
