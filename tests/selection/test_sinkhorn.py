@@ -152,6 +152,17 @@ def test_as_soft_as_the_released_code_at_the_size_of_the_traffic_signs():
     assert touched(sinkhorn_topk(scores, 5, epsilon=1e-4).dense(2028).sum(dim=1)) < released / 10
 
 
+def test_the_released_code_fills_several_slots_with_one_candidate():
+    """Once a score stands out: it ends with the slots' sums right and the candidates' wrong. Ours has both."""
+    scores = 0.5 * rand(1, 2028)
+    scores[:, 7] = 1.0
+    released = unrolled(scores, 5, epsilon=1e-4, iterations=2000)
+    ours = sinkhorn_topk(scores, 5, epsilon=0.03).dense(2028)
+    assert_close(released.sum(dim=2), torch.ones(1, 5).double())
+    assert released.sum(dim=1).max() > 1.5
+    assert ours.sum(dim=1).max() <= 1 + 1e-9
+
+
 def test_permuting_candidates_permutes_weights_and_gradient():
     scores, order = rand(2, 30).requires_grad_(), torch.randperm(30, generator=seeded(1))
     upstream = torch.randn(2, 4, 30, generator=seeded(2), dtype=torch.float64)
