@@ -73,6 +73,12 @@ TRAFFIC = Table(
             Plan("signs/ats", (_k(10), _entropy(0.05))),
             Plan("traffic/ats", (_k(10),)),
         ),
+        Row(
+            "ats_10_low",
+            "ATS, K = 10, entropy 0.01",
+            small=Plan("signs/ats", (_k(10), _entropy(0.01))),
+            full=Plan("traffic/ats", (_k(10), _entropy(0.01))),
+        ),
         Row("cnn", "CNN", "63.0 ± 2.6", Plan("signs/cnn_full"), Plan("traffic/cnn")),
         Row("cnn_small", "CNN on the view", small=Plan("signs/cnn"), seeds=3),
         Row("majority", "Majority class", small=Plan("signs/majority")),
