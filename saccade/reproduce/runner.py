@@ -41,7 +41,7 @@ class _Running(NamedTuple):
 
 
 def run_jobs(jobs: Sequence[Job], *, at_once: int, say: Say, keep: Callable[[], None] = lambda: None) -> list[Failure]:
-    """Run what is not finished, `at_once` at a time, and return what failed; `keep` is called after each that did."""
+    """Run what is not finished, `at_once` at a time, and return what failed; `keep` is called when one has ended."""
     states = [(job, state(job)) for job in jobs]
     waiting = [job for job, now in states if now in ("missing", "begun", "trained")]
     failures = [Failure(job, _told_apart(job)) for job, now in states if now == "other"]
