@@ -85,7 +85,7 @@ def reproduce(args: Namespace) -> int:
         return _list_jobs(list_jobs(request, rows, seeds=args.seeds), console)
     for flag, place in (("--data", data), ("--weights", weights)):
         if place and not place.exists():
-            raise FileNotFoundError(f"{flag} {place}: there is nothing")
+            raise FileNotFoundError(f"{flag} {place}: no such file or folder; check the path")
     return _reproduce(request, list_jobs(request, rows, seeds=args.seeds), args.jobs, console)
 
 

@@ -108,7 +108,7 @@ def test_the_plot_has_a_box_for_each_row_with_runs(request_):
         (["reproduce", "trafic"], "no table 'trafic': choose one of traffic"),
         (["reproduce", "mnist", "--scale", "full"], "does not exist at scale full"),
         (["reproduce", "real"], "give their file with --weights"),
-        (["reproduce", "mnist", "--data", "nowhere"], "nowhere: there is nothing"),
+        (["reproduce", "mnist", "--data", "nowhere"], "nowhere: no such file or folder"),
     ],
 )
 def test_wrong_words_are_one_line(words, message, capsys):
