@@ -131,7 +131,7 @@ def _write(out: Path, files: dict[str, bytes]) -> None:
         if target.is_file() and target.read_bytes() == content:
             continue  # a finished set is only read: runs may start together on it
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f"{target.name}.{os.getpid()}.part")  # another process may be making the same set
+        part = target.with_name(f"{target.name}.part")
         part.write_bytes(content)
         part.replace(target)
 
