@@ -53,7 +53,10 @@ def examine(history: Sequence[Snapshot]) -> list[Finding]:
     findings = [] if now.finite else [NOT_FINITE]
     if now.images < 8:  # too few to tell anything from
         return findings
-    return findings + [Finding(kind, rule.message(now)) for kind, rule in RULES.items() if _breaks(history, rule)]
+    broken = {kind: rule for kind, rule in RULES.items() if _breaks(history, rule)}
+    if len(broken) > 1:
+        broken.pop("guesses", None)  # the others say why
+    return findings + [Finding(kind, rule.message(now)) for kind, rule in broken.items()]
 
 
 def _breaks(history: Sequence[Snapshot], rule: Rule) -> bool:
@@ -107,6 +110,18 @@ RULES = {
             f"and answers are guesses{_hits(s)}. The scorer has not learnt where to look. Try warm_up.steps 300, a "
             "smaller loss.entropy_coefficient, a higher optimiser.scorer_lr, or a larger model.view.scale if the view "
             "is too small to show what matters."
+        ),
+    ),
+    # Reading may start late, so this waits longest. It also finds a scorer that went astray in a way that no other rule
+    # knows, such as to the pockets of all billiard tables.
+    "guesses": Rule(
+        3,
+        0.6,
+        lambda s: s.guesses and s.fails and not math.isnan(s.entropy),
+        lambda s: (
+            f"after {s.progress:.0%} of the steps answers are still, or again, no better than guesses{_hits(s)}. The "
+            "report shows where the model looks. Try warm_up.steps 300, guide.share 0.7 or a lower optimiser.scorer_lr if "
+            "that is the wrong place; balanced true, a higher optimiser.lr or more steps if it is the right one."
         ),
     ),
     # If evidence always lies in one place, looking there is right, and answers or hits show it.

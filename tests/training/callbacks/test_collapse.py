@@ -47,6 +47,7 @@ BROKEN = {
     "one class": {"favourite_share": 1.0, "skill": 0.0},
     "one place": {"entropy": 0.03, **GUESSING},
     "no opinion": {"entropy": 0.9995, **GUESSING},
+    "guesses": {"gradient": 0.05, **GUESSING},
     "same place": {"agreement": 0.99, "skill": 0.3, "hit_rate": 0.1},
     "edge": {"at_edge": 0.9, "skill": 0.3, "hit_rate": 0.1},
     "no gradient": {"gradient": 1e-5, "sigma": 0.8, "skill": 0.3, "hit_rate": 0.1},
@@ -78,7 +79,7 @@ def test_a_broken_run_is_told_of_and_not_at_once(kind, boxes):
     assert not found[0]
     assert kind in found[-1]
     told = next(n for n, kinds in enumerate(found) if kind in kinds)
-    assert HEALTHY[told].progress <= 0.35
+    assert HEALTHY[told].progress <= max(0.35, RULES[kind].after)
     assert all(kind in kinds for kinds in found[told:])
 
 
@@ -135,6 +136,17 @@ def test_with_few_images_guesses_may_be_lucky():
     lucky = {**BROKEN["no opinion"], "skill": 0.15}
     assert "no opinion" in findings_over(changed(**lucky, luck=0.2))[-1]
     assert "no opinion" not in findings_over(changed(**lucky, luck=0.06))[-1]
+
+
+def test_a_scorer_that_goes_astray_after_a_good_start_is_told_of():
+    """It looked at the balls for half of the run, and then at the pockets."""
+    astray = [*HEALTHY[:10], *changed(**BROKEN["guesses"], entropy=0.7)[10:]]
+    assert findings_over(astray)[9:14] == [set(), set(), set(), {"guesses"}, {"guesses"}]
+
+
+def test_an_answer_without_a_scorer_may_be_a_guess():
+    """Nothing here helps a CNN whose view shows too little."""
+    assert "guesses" not in findings_over(changed(**GUESSING, entropy=NAN))[-1]
 
 
 def test_a_loss_that_is_no_number_is_told_at_once():
