@@ -1,6 +1,7 @@
 """Finished runs → pictures: a box-and-whisker plot over seeds, and what the selection looked at.
 
 TABLE.png               the first measure of each row, as the paper's box plots
+TABLE-learning.png      validation accuracy over the steps, of tables that tell how fast runs learn
 TABLE-ROW-init.jpg      scores and blended patches of a validation image at initialisation, made again from the seed
 TABLE-ROW-end.jpg       the same image after the last step
 TABLE-ROW-test.jpg      score map, patches and answer on a test image that was answered right
@@ -16,7 +17,7 @@ from saccade.report.look import extent, glance_look
 from saccade.report.overlay import Caption, overlay
 from saccade.report.plots import SEVERAL, VALIDATION, style
 from saccade.report.run import Answer, Run, read_panel
-from saccade.reproduce.collect import Result
+from saccade.reproduce.collect import LEARNING, Result
 from saccade.reproduce.jobs import Request
 from saccade.reproduce.results import values_of
 from saccade.reproduce.table import Table
@@ -50,9 +51,28 @@ def box_plot(table: Table, results: Sequence[Result]) -> Figure:
     return figure
 
 
+def learning_plot(results: Sequence[Result]) -> Figure:
+    """Validation accuracy over the steps: a chart for each data set, a colour for each row, a line for each run."""
+    groups = list(dict.fromkeys(result.row.group for result in results))
+    with style():
+        figure = Figure(figsize=(4.6 * len(groups), 3.2), layout="constrained", facecolor="white")
+        for axes, group in zip(figure.subplots(1, len(groups), squeeze=False).flat, groups, strict=True):
+            rows = dict.fromkeys(result.row for result in results if result.row.group == group)
+            for row, colour in zip(rows, SEVERAL, strict=False):
+                for result in (each for each in results if each.row == row):
+                    percent = [100 * accuracy for _, accuracy in result.curve]
+                    axes.plot([step for step, _ in result.curve], percent, color=colour, alpha=0.8)
+                axes.plot([], [], color=colour, label=row.label.removeprefix(f"{group}, "))
+            axes.set(title=group, xlabel="step", ylabel="validation accuracy [%]", ylim=(0, 100))
+            axes.legend()
+    return figure
+
+
 def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], None]) -> list[Path]:
     """Write every picture of a table and return their paths; of runs whose model or images are gone, say so."""
     figures = {f"{request.stem}.png": box_plot(request.table, results)}
+    if any(measure.name in LEARNING for measure in request.table.measures):
+        figures[f"{request.stem}-learning.png"] = learning_plot(results)
     for name in request.table.shown:
         runs = [each.run for each in results if each.row.name == name and each.run]
         try:

@@ -9,7 +9,7 @@ from tiny_table import pretend
 import saccade.cli.reproduce as command
 from saccade.cli import main
 from saccade.reproduce.collect import collect
-from saccade.reproduce.figures import box_plot
+from saccade.reproduce.figures import box_plot, learning_plot
 from saccade.reproduce.table import Plan, Row
 
 
@@ -99,6 +99,19 @@ def test_the_plot_has_a_box_for_each_row_with_runs(request_):
     assert sorted(dots[0].get_xdata()) == pytest.approx([90, 92, 97])
     pretend(request_, two, 0, 0.5)
     assert len(box_plot(request_.table, collect(request_)).axes[0].get_yticklabels()) == 2
+
+
+def test_learning_is_drawn_run_by_run_for_each_data_set(request_):
+    rows = tuple(row._replace(group=group) for row, group in zip(request_.table.rows, ("a", "b", "b"), strict=True))
+    request = request_._replace(table=request_.table._replace(rows=rows))
+    pretend(request, rows[0], 0, 0.5, curve=(0.1, 0.4))
+    pretend(request, rows[0], 1, 0.6, curve=(0.2, 0.5))
+    pretend(request, rows[1], 0, 0.7, curve=(0.3,))
+    left, right = learning_plot(collect(request)).axes
+    assert [axes.get_title(loc="left") for axes in (left, right)] == ["a", "b"]
+    drawn = [list(zip(*line.get_data(), strict=True)) for line in left.lines if len(line.get_xdata())]
+    assert drawn == [[(100, 10.0), (200, 40.0)], [(100, 20.0), (200, 50.0)]]
+    assert [text.get_text() for text in right.get_legend().get_texts()] == ["Two patches"]
 
 
 @pytest.mark.parametrize(

@@ -120,8 +120,9 @@ RULES = {
         lambda s: s.guesses and s.fails and not math.isnan(s.entropy),
         lambda s: (
             f"after {s.progress:.0%} of the steps answers are still, or again, no better than guesses{_hits(s)}. The "
-            "report shows where the model looks. Try warm_up.steps 300, guide.share 0.7 or a lower optimiser.scorer_lr if "
-            "that is the wrong place; balanced true, a higher optimiser.lr or more steps if it is the right one."
+            "report shows where the model looks. Try warm_up.steps 300, guide.share 0.7 or a lower "
+            "optimiser.scorer_lr if that is the wrong place; balanced true, a higher optimiser.lr or more steps if it "
+            "is the right one."
         ),
     ),
     # If evidence always lies in one place, looking there is right, and answers or hits show it.
