@@ -18,7 +18,8 @@ Gradient. Differentiating "column j sums to N ν_j" gives the change of u, again
     ∂s_i = (2/ε) Σ_j P_ij (j − Σ_l l P_il) (G_ij − λ_j).
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +31,7 @@ from saccade.selection.check import check_k, check_scores
 from saccade.selection.hard import hard_topk
 from saccade.selection.normalise import normalise_scores
 from saccade.selection.selection import Selection
+from saccade.selection.sinkhorn_released import released_sinkhorn_topk
 from saccade.selection.support import ANY_ORDER, SCORE_ORDER, highest, reach
 
 # Keeps κ regular where a slot is all but hard. There P_ij (j − Σ_l l P_il) is as small as κ, so what it takes away from
@@ -155,18 +157,35 @@ def _check_options(epsilon: float, iterations: int, tolerance: float) -> None:
         raise ValueError(f"tolerance is {tolerance}, expected a number > 0, such as 1e-6")
 
 
+Solver = Literal["newton", "released"]
+SOLVERS: dict[Solver, Callable[..., Selection]] = {"newton": sinkhorn_topk, "released": released_sinkhorn_topk}
+
+
 class SinkhornTopK(nn.Module):
     """`sinkhorn_topk` in training; in evaluation `hard_topk` if `discrete`, else the same soft selection.
 
     With `discrete`, slots are in score order in training and in index order in evaluation.
+
+    solver: newton solves the plan; released is what the paper's authors released, plain iterations that end early.
     """
 
     normalise = staticmethod(normalise_scores)
 
-    def __init__(self, k: int, *, epsilon: float = 1e-4, iterations: int = 2000, discrete: bool = True):
+    def __init__(
+        self,
+        k: int,
+        *,
+        epsilon: float = 1e-4,
+        iterations: int = 2000,
+        solver: Solver = "newton",
+        discrete: bool = True,
+    ):
         super().__init__()
         _check_options(epsilon, iterations, tolerance=1.0)
+        if solver not in SOLVERS:
+            raise ValueError(f"solver is {solver!r}, expected one of {', '.join(SOLVERS)}")
         self.k = k
+        self.solver: Solver = solver
         self.epsilon = epsilon
         self.iterations = iterations
         self.discrete = discrete
@@ -178,4 +197,4 @@ class SinkhornTopK(nn.Module):
         """Select softly in training mode, and in evaluation mode as `discrete` says."""
         if self.discrete and not self.training:
             return hard_topk(scores, self.k)
-        return sinkhorn_topk(scores, self.k, epsilon=self.epsilon, iterations=self.iterations)
+        return SOLVERS[self.solver](scores, self.k, epsilon=self.epsilon, iterations=self.iterations)
