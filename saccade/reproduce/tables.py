@@ -91,10 +91,17 @@ TRAFFIC = Table(
 )
 
 
-def _sinkhorn(k: int, paper: str, selection: Choice | None = None) -> Row:
-    plans = (Plan(f"{data}/sinkhorn", (_k(k), SOFT), selection=selection) for data in ("signs", "traffic"))
-    name, label = ("_discrete", ", discrete top-K at inference") if selection else ("", "")
-    return Row(f"sinkhorn_{k}{name}", f"Sinkhorn, K = {k}{label}", paper, *plans, seeds=3 if k == 5 else 1)
+# As the paper has it: iterations that end early, the mean of the patches.
+RELEASED = ("--model.selection.solver=released", "--model.selection.epsilon=1e-4", _pool("mean"))
+
+
+def _sinkhorn(k: int, paper: str, selection: Choice | None = None, *, solved: bool = False) -> Row:
+    small = Plan("signs/sinkhorn", (_k(k), SOFT, *(() if solved else RELEASED)), selection=selection)
+    full = None if solved else Plan("traffic/sinkhorn", (_k(k), SOFT), selection=selection)
+    name, label = ("solved", "Sinkhorn solved to the end") if solved else ("sinkhorn", "Sinkhorn")
+    at_inference, told = ("_discrete", ", discrete top-K at inference") if selection else ("", "")
+    seeds = 3 if k == 5 and not solved else 1
+    return Row(f"{name}_{k}{at_inference}", f"{label}, K = {k}{told}", paper, small, full, seeds=seeds)
 
 
 SINKHORN = Table(
@@ -107,10 +114,14 @@ SINKHORN = Table(
         _sinkhorn(5, "83.0 ± 10.5", "discrete"),
         _sinkhorn(10, "92.6 ± 3.1"),
         _sinkhorn(10, "86.3 ± 1.7", "discrete"),
+        _sinkhorn(5, "–", solved=True),
+        _sinkhorn(5, "–", "discrete", solved=True),
     ),
     measures=(ACCURACY, HIT_RATE),
     note="Two rows of the same K are the same runs and differ in how patches are chosen at inference; the best model "
     "is the one that was best with soft patches.",
+    small="The first rows have the released code's 2000 iterations at ε = 1e-4, and then one candidate fills several "
+    "slots, and the mean of the patches, as the paper has; the last two a solved plan at ε = 0.01 and the maximum.",
 )
 
 

@@ -58,7 +58,11 @@ def test_a_row_read_from_another_evaluation_is_not_what_training_measures(plan: 
 def test_rows_that_share_a_run():
     request = Request(TABLES["sinkhorn"])
     soft, discrete = (make_job(request, row, 1) for row in request.table.rows[:2])
-    assert soft.folder == discrete.folder == Path("results/runs/signs-sinkhorn-k=5-discrete=false-seed1")
+    assert (
+        soft.folder
+        == discrete.folder
+        == Path("results/runs/signs-sinkhorn-k=5-discrete=false-solver=released-epsilon=1e-4-name=mean-seed1")
+    )
     assert soft.command == discrete.command
     assert (soft.evaluation, soft.evaluate, discrete.evaluation) == ("test", (), "test-discrete")
     assert discrete.evaluate[3:] == ("evaluate", str(discrete.folder), "--selection=discrete")
