@@ -68,11 +68,14 @@ def _real(data: str, recipe: str, steps: int, small: tuple[str, ...] = ()) -> tu
     """Patches; the whole image made small, with flags `small`; the whole image, for `steps` steps of eight images."""
     whole = ("--model.view.scale=1", "--batch=8", f"--steps={steps}", "--validate_every=30")
     rows = (
-        ("topk", "patch selection", Plan(f"{data}/{recipe}", pretrained=True)),
-        ("cnn_small", "CNN on the image made small", Plan(f"{data}/cnn", small, pretrained=True)),
-        ("cnn", "CNN on the whole image", Plan(f"{data}/cnn", whole, pretrained=True)),
+        ("topk", "patch selection", Plan(f"{data}/{recipe}", pretrained=True), 3),
+        ("cnn_small", "CNN on the image made small", Plan(f"{data}/cnn", small, pretrained=True), 3),
+        ("cnn", "CNN on the whole image", Plan(f"{data}/cnn", whole, pretrained=True), 1),
     )
-    return tuple(Row(f"{data}_{name}", f"{data}, {label}", small=plan, group=data) for name, label, plan in rows)
+    return tuple(
+        Row(f"{data}_{name}", f"{data}, {label}", small=plan, seeds=seeds, group=data)
+        for name, label, plan, seeds in rows
+    )
 
 
 REAL = Table(
