@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAMES = (*TABLES, speed.NAME)
 # What means nothing where nothing is trained, and its defaults.
-OF_RUNS = {"scale": "small", "seeds": None, "rows": None, "data": None, "weights": None, "jobs": 2}
+OF_RUNS = {"scale": "small", "seeds": None, "rows": None, "missing": False, "data": None, "weights": None, "jobs": 2}
 ROUNDS = 3
 
 
@@ -44,6 +44,11 @@ def _add_arguments(parser: ArgumentParser) -> None:
         help="runs of each row (default: 3 of those whose order is the claim, 1 of the others)",
     )
     parser.add_argument("--rows", type=str, nargs="+", help="these rows only (default: all)")
+    parser.add_argument(
+        "--missing",
+        action="store_true",
+        help="skip runs that have a line in TABLE.csv, made elsewhere or deleted since (default: they are run anew)",
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("results"), help="where results and runs go (default: results)"
     )
@@ -82,11 +87,22 @@ def reproduce(args: Namespace) -> int:
     rows = choose(request.table, tuple(args.rows or ()), args.scale)
     if args.list:
         request = request._replace(weights=weights or Path("WEIGHTS"))
-        return _list_jobs(list_jobs(request, rows, seeds=args.seeds), console)
+    jobs = list_jobs(request, rows, seeds=args.seeds)
+    if args.missing:
+        jobs = _without_lines(jobs, request)
+    if args.list:
+        return _list_jobs(jobs, console)
     for flag, place in (("--data", data), ("--weights", weights)):
         if place and not place.exists():
             raise FileNotFoundError(f"{flag} {place}: no such file or folder; check the path")
-    return _reproduce(request, list_jobs(request, rows, seeds=args.seeds), args.jobs, console)
+    return _reproduce(request, jobs, args.jobs, console)
+
+
+def _without_lines(jobs: Sequence["Job"], request: "Request") -> list["Job"]:
+    from saccade.reproduce.collect import collect
+
+    known = {(result.row.name, result.seed) for result in collect(request)}
+    return [job for job in jobs if (job.row.name, job.seed) not in known]
 
 
 def _reproduce(request: "Request", jobs: Sequence["Job"], at_once: int, console: "Console") -> int:

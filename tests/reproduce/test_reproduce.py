@@ -1,5 +1,6 @@
 """`saccade reproduce` from the command line to the files, on a table that trains in seconds."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import saccade.cli.reproduce as command
 from saccade.cli import main
 from saccade.reproduce.collect import collect
 from saccade.reproduce.figures import box_plot, learning_plot
+from saccade.reproduce.results import write_results
 from saccade.reproduce.table import Plan, Row
 
 
@@ -99,6 +101,19 @@ def test_the_plot_has_a_box_for_each_row_with_runs(request_):
     assert sorted(dots[0].get_xdata()) == pytest.approx([90, 92, 97])
     pretend(request_, two, 0, 0.5)
     assert len(box_plot(request_.table, collect(request_)).axes[0].get_yticklabels()) == 2
+
+
+def test_runs_with_a_line_in_the_table_can_be_left_out(tabled, capsys):
+    one = tabled.table.rows[0]
+    folder = pretend(tabled, one, 1, 0.9).folder
+    write_results(tabled, collect(tabled))
+    shutil.rmtree(folder)
+    words = ["reproduce", "spots", "--out", str(tabled.out), "--list"]
+    assert main(words) == 0
+    assert capsys.readouterr().out.count("one, seed 1 (missing") == 1
+    assert main([*words, "--missing"]) == 0
+    left = [line.split(" (")[0] for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
+    assert left == ["one, seed 0", "two, seed 0", "one, seed 2"]
 
 
 def test_learning_is_drawn_run_by_run_for_each_data_set(request_):
