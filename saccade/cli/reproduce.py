@@ -106,7 +106,7 @@ def _without_lines(jobs: Sequence["Job"], request: "Request") -> list["Job"]:
 
 
 def _reproduce(request: "Request", jobs: Sequence["Job"], at_once: int, console: "Console") -> int:
-    from saccade.reproduce.collect import collect
+    from saccade.reproduce.collect import collect, outdated
     from saccade.reproduce.data import make_data
     from saccade.reproduce.figures import draw_all
     from saccade.reproduce.results import write_results
@@ -117,6 +117,8 @@ def _reproduce(request: "Request", jobs: Sequence["Job"], at_once: int, console:
             write_results(request, results)
 
     say = _plainly(console)
+    if old := outdated(request):
+        say(f"the rows' settings have changed since {request.stem}.csv was written; it loses {'; '.join(old)}")
     able, failures = make_data(jobs, say)
     failures += run_jobs(able, at_once=at_once, say=say, keep=keep)
     if results := collect(request):

@@ -47,6 +47,8 @@ def collect(request: Request) -> list[Result]:
             here = {result.seed: result for result in _runs(request, row)}
             elsewhere = _of_row(request, row, lines)
             results += sorted({**elsewhere, **here}.values(), key=lambda result: result.seed)
+    if not any(measure.name in LEARNING for measure in request.table.measures):
+        return results
     return [result._replace(numbers=result.numbers | _learning(result, results)) for result in results]
 
 
@@ -95,7 +97,17 @@ def _read_lines(request: Request) -> list[dict[str, str]]:
     if not path.is_file():
         return []
     with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+        reader = csv.DictReader(file)
+        if not {"row", "seed", "settings"} <= {*(reader.fieldnames or ())}:
+            raise ValueError(f"{path} is no table of runs: it has no columns row, seed and settings; mend or delete it")
+        return list(reader)
+
+
+def outdated(request: Request) -> list[str]:
+    """Runs in the table's CSV that are of no row and seed as these are set now; writing the table drops them."""
+    kept = {(result.row.name, result.seed, result.settings) for result in collect(request)}
+    lines = [(line["row"], int(line["seed"]), line["settings"]) for line in _read_lines(request)]
+    return [f"{row}, seed {seed}" for row, seed, settings in lines if (row, seed, settings) not in kept]
 
 
 def _of_row(request: Request, row: Row, lines: Sequence[dict[str, str]]) -> dict[int, Result]:

@@ -8,10 +8,12 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+from jsonargparse import ArgumentError
 
 from saccade.recipes import SUFFIXES
 from saccade.reproduce.table import Plan, Row, Scale, Table
@@ -137,13 +139,21 @@ def state(job: Job) -> State:
     path = job.folder / "recipe.yaml"
     if not path.is_file():
         return "missing"
-    if essence(_load(path, content=path.read_text())) != essence(job.recipe):
+    if _read(path) != essence(job.recipe):
         return "other"
     facts = job.folder / "run.json"
     if not facts.is_file() or "finished" not in json.loads(facts.read_text()):
         return "begun"
     evaluated = not job.evaluate or (job.folder / "evaluation" / f"{job.evaluation}.json").is_file()
     return "finished" if evaluated else "trained"
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """What a run was made with; None if this version does not know all of its settings."""
+    try:
+        return essence(_load(path, content=path.read_text()))
+    except (ArgumentError, ValueError):
+        return None
 
 
 @cache
@@ -153,15 +163,17 @@ def _load(source: Path | str, flags: tuple[str, ...] = (), *, content: str = "")
 
 
 def essence(recipe: Recipe) -> dict[str, Any]:
-    """Every setting but where things lie."""
-    tree = json.loads(json.dumps(asdict(recipe)))
+    """Every setting but where things lie, and but the defaults: keys that later versions add change nothing."""
+    tree, default = (json.loads(json.dumps(asdict(each))) for each in (recipe, Recipe()))
     for place in PLACES:
         *parents, last = place.split(".")
         branch: Any = tree
         for name in parents:
             branch = branch.get(name) or {}
         branch.pop(last, None)
-    return tree
+    for part in (field.name for field in fields(Recipe) if is_dataclass(getattr(recipe, field.name))):
+        tree[part] = {key: value for key, value in tree[part].items() if value != default[part][key]}
+    return {key: value for key, value in tree.items() if value != default[key]}
 
 
 def shell_lines(job: Job) -> list[str]:

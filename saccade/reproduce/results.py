@@ -57,31 +57,40 @@ def values_of(results: Sequence[Result], row: Row, measure: Measure) -> list[flo
     return [measure.scale * number for number in numbers if not math.isnan(number)]
 
 
-def show(values: Sequence[float], measure: Measure, statistic: str) -> str:
-    """Centre and spread in words.
+def show(values: Sequence[float], measure: Measure, statistic: str, *, runs: int) -> str:
+    """Centre and spread in words, and how many of the runs have a value if not all.
 
-    >>> show([0.5, 0.7], Measure("ap", "AP", digits=2), "mean ± s.d.")
+    >>> show([0.5, 0.7], Measure("ap", "AP", digits=2), "mean ± s.d.", runs=2)
     '0.60 ± 0.14'
+    >>> show([200.0], Measure("steps", "steps", digits=0), "mean ± s.d.", runs=3)
+    '200 (1 of 3)'
     """
     if not values:
         return "–"
     if measure.counted:
         return f"{sum(values):.0f} of {len(values)}"
     centre, spread = STATISTICS[statistic](values)
-    return f"{centre:,.{measure.digits}f}" + ("" if math.isnan(spread) else f" ± {spread:.{measure.digits}f}")
+    deviation = "" if math.isnan(spread) else f" ± {spread:.{measure.digits}f}"
+    some = "" if len(values) == runs else f" ({len(values)} of {runs})"
+    return f"{centre:,.{measure.digits}f}{deviation}{some}"
 
 
 def markdown(request: Request, results: Sequence[Result]) -> str:
     """The table: rows without a run have "–"."""
     table, scale = request.table, request.scale
-    head = ("", "paper", *(f"ours: {measure.title}" for measure in table.measures), "runs", "minutes a run")
+    rows = [row for row in table.rows if row.plan(scale) or row.paper != "–"]
+    theirs = ["published" if table.ours else "paper"] * any(row.paper != "–" for row in rows)
+    head = ("", *theirs, *(f"ours: {measure.title}" for measure in table.measures), "runs", "minutes a run")
     lines = [head, ("---", *["---:"] * (len(head) - 1))]
-    for row in (row for row in table.rows if row.plan(scale) or row.paper != "–"):
+    for row in rows:
         mine = [each for each in results if each.row.name == row.name]
         minutes = [each.numbers["minutes"] for each in mine]
-        ours = [show(values_of(results, row, measure), measure, table.statistic) for measure in table.measures]
+        ours = [
+            show(values_of(results, row, measure), measure, table.statistic, runs=len(mine))
+            for measure in table.measures
+        ]
         took = f"{statistics.fmean(minutes):.1f}" if minutes else "–"
-        lines.append((row.label, row.paper, *ours, str(len(mine)), took))
+        lines.append((row.label, *[row.paper] * len(theirs), *ours, str(len(mine)), took))
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return f"# {table.title}\n\n{body}\n\n{_caption(request, results)}\n"
 
@@ -93,8 +102,9 @@ def _caption(request: Request, results: Sequence[Result]) -> str:
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     notes = [note for note in (table.note, table.small if request.scale == "small" else "") if note]
     one = "thread" if threads == ["1"] else "threads"
+    where = table.source[:1].upper() + table.source[1:] if table.ours else f"In the paper: {table.source}"
     return (
-        f"In the paper: {table.source}. Ours: scale {request.scale}, {table.statistic} over runs with other seeds, "
+        f"{where}. Ours: scale {request.scale}, {table.statistic} over runs with other seeds, "
         f"test images, the model that was best in validation. {' '.join(notes)}\n\n"
         f"{'; '.join(hardware)}, {' or '.join(threads)} {one} a run; {when}. "
         f"Every run is in [{request.stem}.csv]({request.stem}.csv); "

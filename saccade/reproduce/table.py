@@ -56,10 +56,13 @@ HIT_RATE = Measure("hit_rate", "hit rate [%]")
 OVERLAP = Measure("mutual_overlap", "mutual overlap [%]")
 
 
+NOT_IN_PAPER = "not in the paper"
+
+
 class Table(NamedTuple):
     """A table of the paper, or one of ours.
 
-    source:    where it is in the paper.
+    source:    where it is in the paper, or `NOT_IN_PAPER` and what else there is to say.
     statistic: `MEAN` or `MEDIAN`, as the paper's table has it.
     measures:  its columns; the first is plotted.
     shown:     rows whose selection is drawn.
@@ -76,6 +79,11 @@ class Table(NamedTuple):
     shown: tuple[str, ...] = ()
     note: str = ""
     small: str = ""
+
+    @property
+    def ours(self) -> bool:
+        """Whether the paper has no such table."""
+        return self.source.startswith(NOT_IN_PAPER)
 
 
 def choose(table: Table, names: tuple[str, ...], scale: Scale) -> tuple[Row, ...]:

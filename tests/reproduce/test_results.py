@@ -2,11 +2,13 @@
 
 import csv
 import math
+from dataclasses import replace
 
 import pytest
 from tiny_table import pretend, pretend_evaluation
 
-from saccade.reproduce.collect import collect
+from saccade.reproduce.collect import collect, outdated
+from saccade.reproduce.jobs import essence, make_job
 from saccade.reproduce.results import (
     markdown,
     mean_and_deviation,
@@ -33,9 +35,14 @@ def test_the_median_absolute_deviation_shrugs_at_one_failed_run():
 
 def test_one_run_has_no_spread_and_no_run_no_number():
     for statistic in ("mean ± s.d.", "median ± MAD"):
-        assert show([93.84], ACCURACY, statistic) == "93.8"
-        assert show([], ACCURACY, statistic) == "–"
-    assert show([1.0, 0.0, 1.0], Measure("failed", "failed", 1.0, 0, counted=True), "mean ± s.d.") == "2 of 3"
+        assert show([93.84], ACCURACY, statistic, runs=1) == "93.8"
+        assert show([], ACCURACY, statistic, runs=2) == "–"
+    failed = Measure("failed", "failed", 1.0, 0, counted=True)
+    assert show([1.0, 0.0, 1.0], failed, "mean ± s.d.", runs=3) == "2 of 3"
+
+
+def test_a_number_that_some_runs_never_reached_says_so():
+    assert show([800.0, 1000.0], Measure("steps", "steps", 1.0, 0), "median ± MAD", runs=3) == "900 ± 100 (2 of 3)"
 
 
 def test_the_table_has_every_row_with_the_papers_number_beside_ours(request_):
@@ -93,6 +100,8 @@ def test_where_the_data_lies_does_not_matter(request_, tmp_path):
 
 def test_steps_to_a_share_of_the_best_and_failed_runs(request_):
     one, two, _ = request_.table.rows
+    table = request_.table._replace(measures=(ACCURACY, Measure("steps_to_90", "", 1.0)))
+    request_ = request_._replace(table=table)
     pretend(request_, one, 0, 0.8, curve=(0.2, 0.41, 0.6, 0.75, 0.8))
     pretend(request_, two, 0, 0.3, curve=(0.2, 0.3, 0.3, 0.45, 0.3))
     fast, slow = collect(request_)
@@ -118,3 +127,22 @@ def test_runs_made_elsewhere_stay_in_the_table_until_their_settings_change(reque
     text = (request_.out / "spots.csv").read_text()
     (request_.out / "spots.csv").write_text(text.replace(there[0].settings, "0" * 12))
     assert [(each.row.name, each.seed) for each in collect(request_)] == [("one", 1), ("two", 0)]
+    # Seed 1 is here anew, with the same settings: its line is replaced, not lost.
+    assert outdated(request_) == ["one, seed 0"]
+
+
+def test_a_default_that_a_later_version_adds_changes_no_settings(request_):
+    job = make_job(request_, request_.table.rows[0], 0)
+    settings = essence(job.recipe)
+    assert settings["model"]["selection"]["k"] == 1
+    assert "nodes" not in settings  # as by default
+    assert "momentum" not in settings["optimiser"]
+    assert "path" not in settings["data"]  # where things lie
+    assert essence(replace(job.recipe, nodes=2)) == settings | {"nodes": 2}
+
+
+def test_a_broken_table_is_named(request_):
+    request_.out.mkdir()
+    (request_.out / "spots.csv").write_text("<<<<<<< ours\nrow,seed,settings\n")
+    with pytest.raises(ValueError, match=r"spots\.csv is no table of runs"):
+        collect(request_)

@@ -123,10 +123,11 @@ def test_a_command_that_ends_well_without_a_finished_run_is_a_failure(jobs):
     assert len(run_jobs([idle], at_once=1, say=lambda text: None)) == 1
 
 
-def test_a_folder_of_another_run_is_left_alone(jobs, request_):
+@pytest.mark.parametrize("settings", ["steps: 7", "steps: 6\nof_a_later_version: 1"])
+def test_a_folder_of_another_run_is_left_alone(jobs, request_, settings):
     other = pretend(request_, jobs[0].row, 0, 0.5)
     text = (other.folder / "recipe.yaml").read_text()
-    (other.folder / "recipe.yaml").write_text(text.replace("steps: 6", "steps: 7"))
+    (other.folder / "recipe.yaml").write_text(text.replace("steps: 6", settings))
     (failure,) = run_jobs([fake(jobs[0])], at_once=1, say=lambda text: None)
     assert "holds a run with other settings" in failure.reason
     assert starts(jobs[0]) == 0

@@ -76,7 +76,7 @@ def markdown(timings: Sequence[Timing], setting: Setting, facts: Mapping[str, st
     for system, rounds in by_system(timings).items():
         ratios = [statistics.median(speeds[system]) / statistics.median(speeds[other]) for other in (plain, tuned)]
         seen, batch = f"{100 * rounds[0].share:g}%", str(rounds[0].batch)
-        speed = show(speeds[system], SPEED, MEDIAN)
+        speed = show(speeds[system], SPEED, MEDIAN, runs=len(rounds))
         lines.append((system.name, seen, speed, *(f"{ratio:.1f}×" for ratio in ratios), system.paper, batch))
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     texts = (
