@@ -150,9 +150,9 @@ def _potentials(plan: Tensor, change: Tensor) -> Tensor:
 
 def _check_options(epsilon: float, iterations: int, tolerance: float) -> None:
     if not 0 < epsilon < float("inf"):
-        raise ValueError(f"epsilon is {epsilon}, expected a finite number > 0: the paper uses 1e-4")
+        raise ValueError(f"epsilon is {epsilon}, expected a finite number > 0: the paper's code has 1e-4")
     if iterations < 1:
-        raise ValueError(f"iterations is {iterations}, expected at least 1: a dozen is usually enough")
+        raise ValueError(f"iterations is {iterations}, expected at least 1: a dozen is enough for newton")
     if not tolerance > 0:
         raise ValueError(f"tolerance is {tolerance}, expected a number > 0, such as 1e-6")
 
@@ -166,7 +166,8 @@ class SinkhornTopK(nn.Module):
 
     With `discrete`, slots are in score order in training and in index order in evaluation.
 
-    solver: newton solves the plan; released is what the paper's authors released, plain iterations that end early.
+    solver:     newton solves the plan; released is what the paper's authors released, plain iterations that end early.
+    iterations: at most so many with newton, exactly so many with released.
     """
 
     normalise = staticmethod(normalise_scores)
