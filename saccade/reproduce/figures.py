@@ -51,18 +51,19 @@ def box_plot(table: Table, results: Sequence[Result]) -> Figure:
     return figure
 
 
-def learning_plot(results: Sequence[Result]) -> Figure:
+def learning_plot(table: Table, results: Sequence[Result]) -> Figure:
     """Validation accuracy over the steps: a chart for each data set, a colour for each row, a line for each run."""
     groups = list(dict.fromkeys(result.row.group for result in results))
     with style():
         figure = Figure(figsize=(4.6 * len(groups), 3.2), layout="constrained", facecolor="white")
         for axes, group in zip(figure.subplots(1, len(groups), squeeze=False).flat, groups, strict=True):
-            rows = dict.fromkeys(result.row for result in results if result.row.group == group)
-            for row, colour in zip(rows, SEVERAL, strict=False):
-                for result in (each for each in results if each.row == row):
-                    percent = [100 * accuracy for _, accuracy in result.curve]
-                    axes.plot([step for step, _ in result.curve], percent, color=colour, alpha=0.8)
-                axes.plot([], [], color=colour, label=row.label.removeprefix(f"{group}, "))
+            rows = [row for row in table.rows if row.group == group]
+            for row, colour in zip(rows, SEVERAL, strict=False):  # the same colours in all charts
+                curves = [result.curve for result in results if result.row.name == row.name]
+                for number, curve in enumerate(curves):
+                    steps, percent = [step for step, _ in curve], [100 * accuracy for _, accuracy in curve]
+                    label = None if number else row.label.removeprefix(f"{group}, ")
+                    axes.plot(steps, percent, color=colour, alpha=0.8, label=label)
             axes.set(title=group, xlabel="step", ylabel="validation accuracy [%]", ylim=(0, 100))
             axes.legend()
     return figure
@@ -72,7 +73,7 @@ def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], N
     """Write every picture of a table and return their paths; of runs whose model or images are gone, say so."""
     figures = {f"{request.stem}.png": box_plot(request.table, results)}
     if any(measure.name in LEARNING for measure in request.table.measures):
-        figures[f"{request.stem}-learning.png"] = learning_plot(results)
+        figures[f"{request.stem}-learning.png"] = learning_plot(request.table, results)
     for name in request.table.shown:
         runs = [each.run for each in results if each.row.name == name and each.run]
         try:

@@ -115,7 +115,7 @@ def _estimator(name: str, label: str, data: str, recipe: str, steps: int, full: 
 
 GRADIENTS = Table(
     "gradients",
-    "The gradient of the selection: the conditional one, the paper's equation, the paper's listing",
+    "Three gradients of the selection",
     NOT_IN_PAPER,
     MEDIAN,
     tuple(

@@ -122,9 +122,9 @@ def test_learning_is_drawn_run_by_run_for_each_data_set(request_):
     pretend(request, rows[0], 0, 0.5, curve=(0.1, 0.4))
     pretend(request, rows[0], 1, 0.6, curve=(0.2, 0.5))
     pretend(request, rows[1], 0, 0.7, curve=(0.3,))
-    left, right = learning_plot(collect(request)).axes
+    left, right = learning_plot(request.table, collect(request)).axes
     assert [axes.get_title(loc="left") for axes in (left, right)] == ["a", "b"]
-    drawn = [list(zip(*line.get_data(), strict=True)) for line in left.lines if len(line.get_xdata())]
+    drawn = [list(zip(*line.get_data(), strict=True)) for line in left.lines]
     assert drawn == [[(100, 10.0), (200, 40.0)], [(100, 20.0), (200, 50.0)]]
     assert [text.get_text() for text in right.get_legend().get_texts()] == ["Two patches"]
 
