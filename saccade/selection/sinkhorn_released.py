@@ -43,7 +43,7 @@ def released_sinkhorn_topk(
     with torch.autocast(scores.device.type, enabled=False):
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         weight = _ReleasedSinkhorn.apply(scores, k, epsilon, iterations)  # B K N
-        # What one slot or another gives a candidate grows with its score, so these are the best of each image.
+        # The higher a score, the less of it is left for place 0: those with a weight are the best of each image.
         count = int((weight.detach().amax(dim=1) > NEGLIGIBLE).sum(dim=1).max())
         index = scores.detach().topk(count, dim=1, sorted=False).indices.sort(dim=1).values  # B S
         return Selection(index, weight.gather(2, index[:, None].expand(-1, k, -1)))
