@@ -1,5 +1,6 @@
 """Slow, exact answers that the fast code is compared with: float64, and meant to be obviously right."""
 
+import math
 from collections.abc import Callable
 from itertools import combinations
 
@@ -72,3 +73,16 @@ def listing_topk(scores: Tensor, k: int, *, sigma: float, noise: Tensor) -> tupl
     one_hot = torch.nn.functional.one_hot(index, scores.shape[1]).to(scores.dtype)  # B M K N
     factor = torch.einsum("bmkn,bmn->bkn", one_hot, noise) / noise.shape[1] / sigma
     return one_hot.mean(dim=1), factor
+
+
+def plain_sinkhorn(scores: Tensor, k: int, *, epsilon: float, iterations: int) -> Tensor:
+    """N · Γ[:, 1:]ᵀ of Algorithm 3 as it is written: both potentials in turn, from zero; differentiable by autograd."""
+    n = scores.shape[1]
+    cost = (scores[..., None] - torch.arange(k + 1, dtype=scores.dtype)) ** 2 / epsilon  # B N K+1
+    nu = torch.full((k + 1,), 1 / n, dtype=scores.dtype)
+    nu[0] = (n - k) / n
+    row = column = torch.zeros(len(scores), 1, k + 1, dtype=scores.dtype)
+    for _ in range(iterations):
+        row = -math.log(n) - (column - cost).logsumexp(dim=2, keepdim=True)
+        column = nu.log() - (row - cost).logsumexp(dim=1, keepdim=True)
+    return n * (row + column - cost).exp()[..., 1:].mT
