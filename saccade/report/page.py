@@ -114,8 +114,9 @@ def _cost_tiles(run: Run) -> list[Html]:
 
 
 def _scorer_share(spent: Cost) -> str:
-    scorer = percent(spent.scorer_multiply_adds / spent.multiply_adds)
-    return "for one image" if scorer == "–" else f"for one image, {scorer} of them in the scorer"
+    if math.isnan(spent.scorer_multiply_adds):
+        return "for one image"
+    return f"for one image, {percent(spent.scorer_multiply_adds / spent.multiply_adds)} of them in the scorer"
 
 
 def _warnings(run: Run) -> Html | None:

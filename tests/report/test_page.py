@@ -1,4 +1,5 @@
 import csv
+import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -168,3 +169,13 @@ def test_a_network_without_patches(run_folder, few_pictures):
     assert "there are no patches to show" in reader.text
     assert "numbered from the highest score" not in reader.text
     assert "How the selection sharpened" not in reader.headings
+
+
+def test_an_answer_without_a_look_costs_nothing(run_folder, few_pictures):
+    """The majority class: no scorer, and no multiply-add to have a share of."""
+    path = run_folder / "evaluation" / "test.json"
+    summary = json.loads(path.read_text())
+    path.write_text(json.dumps(summary | {"multiply_adds": {"total": 0}}))
+    text = Reader(write_report(run_folder)).text
+    assert "0.0 millionfor one image" in text
+    assert "in the scorer" not in text
