@@ -39,3 +39,16 @@ def test_the_largest_response_does_not_depend_on_how_much_background_surrounds_i
         patch[..., 32:64, 32:64] = evidence
     assert_close(net(small), net(large))
     assert not torch.allclose(mean(small), mean(large))
+
+
+def test_the_shortcut_is_a_convolution_of_stride_two_and_its_gradient_stays_in_its_memory():
+    """12 channels of 90² px, channels last: torch's own strided 1×1 convolution ends the process here."""
+    torch.manual_seed(0)
+    block = ThinResNet(widths=(12, 24)).blocks[0]
+    active = torch.rand(16, 12, 90, 90, dtype=torch.float32)
+    expected = torch.nn.functional.conv2d(active.double(), block.shortcut.weight.double(), stride=2)
+    assert_close(block.shortcut(active[:, :, ::2, ::2]), expected.float())
+    block = block.to(memory_format=torch.channels_last)
+    image = active.contiguous(memory_format=torch.channels_last).requires_grad_()
+    block(image).square().sum().backward()
+    assert image.grad.isfinite().all()
