@@ -30,8 +30,8 @@ class _Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         active = F.relu(self.norm1(x))
-        # Every second pixel taken by hand: the channels-last gradient of a 1×1 convolution of stride 2 writes beyond its
-        # memory on CPUs (torch 2.15) for some sizes, such as 12 channels of 90² px, and the process dies.
+        # Every second pixel taken by hand: the channels-last gradient of a 1×1 convolution of stride 2 writes beyond
+        # its memory on CPUs (torch 2.15) for some sizes, such as 12 channels of 90² px, and the process dies.
         short = self.shortcut(active[:, :, ::2, ::2])
         return short + self.conv2(F.relu(self.norm2(self.conv1(active))))
 
