@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -44,8 +46,8 @@ def test_the_largest_response_does_not_depend_on_how_much_background_surrounds_i
 def test_the_shortcut_is_a_convolution_of_stride_two_and_its_gradient_stays_in_its_memory():
     """12 channels of 90² px, channels last: torch's own strided 1×1 convolution ends the process here."""
     torch.manual_seed(0)
-    block = ThinResNet(widths=(12, 24)).blocks[0]
-    active = torch.rand(16, 12, 90, 90, dtype=torch.float32)
+    block: Any = ThinResNet(widths=(12, 24)).blocks[0]
+    active = torch.rand(16, 12, 90, 90)
     expected = torch.nn.functional.conv2d(active.double(), block.shortcut.weight.double(), stride=2)
     assert_close(block.shortcut(active[:, :, ::2, ::2]), expected.float())
     block = block.to(memory_format=torch.channels_last)
