@@ -51,7 +51,7 @@ class ThinResNet(nn.Module):
         l2_normalise: bool = False,
     ):
         super().__init__()
-        if len(widths) < 2 or min(widths) < 8:
+        if len(widths) < 2 or min(widths) < 8:  # narrower ones were never trained
             raise ValueError(
                 f"widths are {list(widths)}, expected two or more, each at least 8, such as [12, 24, 48, 96]"
             )
