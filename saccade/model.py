@@ -144,8 +144,7 @@ class PatchSelectionModel(Pretrained):
                 "mixture_coefficient asks every patch for an answer of its own, and concat knows all slots only "
                 "together: use another aggregation"
             )
-        raw_scores = output.raw_scores.gather(1, output.selection.index)
-        slot_scores = output.selection.detach().mix(raw_scores[..., None])[..., 0]  # B K
+        slot_scores = output.selection.detach().look_up(output.raw_scores)  # B K
         slots = rearrange(output.features, "b k d -> (b k) 1 d")
         alone = self.aggregation(slots, output.selection.slot_by_slot(), output.grid)
         alone = rearrange(alone, "(b k) d -> b k d", b=len(label))

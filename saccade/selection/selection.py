@@ -53,6 +53,14 @@ class Selection(NamedTuple):
         """Slot values from candidate values: weight @ values."""
         return values if self.hard else self.weight.to(values.dtype) @ values
 
+    def look_up(self, values: Float[Tensor, "B N"]) -> Float[Tensor, "B K"]:
+        """Slot values from one value for each of all candidates.
+
+        >>> Selection(torch.tensor([[1, 3]]), torch.tensor([[[0.25, 0.75]]])).look_up(torch.tensor([[0.0, 4, 0, 8]]))
+        tensor([[7.]])
+        """
+        return self.mix(values.gather(1, self.index)[..., None])[..., 0]
+
 
 def identity_selection(index: Int[Tensor, "B K"], dtype: torch.dtype) -> Selection:
     """The hard selection of `index`, one candidate a slot."""

@@ -77,6 +77,22 @@ def test_the_loss_has_three_cross_entropies_and_an_entropy():
     assert_close(model.loss(out, label, class_weight=weight, entropy_coefficient=0.0), expected)
 
 
+def test_a_score_rises_if_its_part_explains_the_label_better():
+    torch.manual_seed(0)
+    model, (image, label) = NTSTopK(make_config()).eval(), make_batch()  # hard: a slot is one anchor
+    out = model(image)
+    plain = {"entropy_coefficient": 0.0}
+    mixture = model.loss(out, label, **plain, mixture_coefficient=0.5) - model.loss(out, label, **plain)
+    (got,) = torch.autograd.grad(mixture, out.raw_scores)
+    # The closed form: a prior share of each part against its share once the label is known.
+    prior = out.raw_scores.gather(1, out.selection.index).softmax(dim=1)
+    explained = prior * out.part_logits.softmax(dim=2)[torch.arange(3), :, label]
+    posterior = explained / explained.sum(dim=1, keepdim=True)
+    assert_close(mixture, -0.5 * explained.sum(dim=1).log().mean())
+    expected = torch.zeros_like(got).scatter(1, out.selection.index, 0.5 * (prior - posterior) / 3)
+    assert_close(got, expected)
+
+
 def taught(model: NTSTopK, loss: Tensor) -> set[str]:
     """The parts of the model that a loss has a gradient for."""
     model.zero_grad()

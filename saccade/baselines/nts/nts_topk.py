@@ -5,6 +5,9 @@ the selection. In training a part is a mixture of anchors, each resized to one s
 proposal net stands in for non-maximum suppression; the selection `diverse` brings that back.
 
     L = CE(image) + CE(image and parts) + CE(parts) − c · H(softmax(raw scores)),    c = 0.05
+
+Not in the paper: on request the scores are also told directly which part explains the label best (`mixture_loss`), as
+NTS-Net's ranking does.
 """
 
 from typing import NamedTuple
@@ -14,7 +17,7 @@ from torch import Tensor
 
 from saccade.baselines.nts.trunk import Trunk, cross_entropies
 from saccade.config import ModelConfig
-from saccade.prediction import score_entropy
+from saccade.prediction import mixture_loss, score_entropy
 from saccade.selection import SELECTIONS, Selection
 
 
@@ -73,8 +76,14 @@ class NTSTopK(Trunk):
         *,
         class_weight: Float[Tensor, " L"] | None = None,
         entropy_coefficient: float = 0.05,
+        mixture_coefficient: float = 0.0,
     ) -> Float[Tensor, ""]:
-        """Three cross-entropies minus an entropy bonus."""
+        """Three cross-entropies minus an entropy bonus, and `mixture_loss` of the parts on request."""
         answers = output.logits, output.image_logits, output.part_logits
         losses = cross_entropies(*answers, label, share=output.selection.share, class_weight=class_weight)
-        return losses - entropy_coefficient * score_entropy(output.raw_scores)
+        loss = losses - entropy_coefficient * score_entropy(output.raw_scores)
+        if mixture_coefficient:
+            slot_scores = output.selection.detach().look_up(output.raw_scores)  # B K
+            mixture = mixture_loss(output.part_logits, slot_scores, label, class_weight=class_weight)
+            loss = loss + mixture_coefficient * mixture
+        return loss
