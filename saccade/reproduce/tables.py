@@ -222,7 +222,8 @@ CUB = Table(
     measures=(ACCURACY, OVERLAP),
     shown=("mean_4",),
     small="Eight species of sparrows; tf_efficientnet_lite0 sees the image at 224 px, and parts at "
-    "112 px that are cut from 448 px. Two parts, and parts that lie apart, have the gradient times σ.",
+    "112 px that are cut from 448 px. Two parts, and parts that lie apart, have the gradient times σ, the latter the "
+    "mixture loss, too.",
 )
 
 TABLES = {table.name: table for table in (TRAFFIC, SINKHORN, BILLIARD, SIGMA, CUB, SYSTEMS, MNIST, REAL, GRADIENTS)}
