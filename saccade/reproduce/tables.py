@@ -195,7 +195,7 @@ def _parts(
     return Row(name, label, paper, *(Plan(*plan, pretrained=True) for plan in plans), seeds=seeds)
 
 
-# In the few steps of the small rows, two parts are lost without it.
+# In the few steps of the small rows, the scorer of two parts is soon sure of wrong places without it.
 PER_SIGMA = ("--model.selection.gradient_per_sigma=true",)
 
 
