@@ -28,8 +28,8 @@ ROUNDS = 3
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.description = (
         "Train every run of a table that is missing, and write TABLE.csv, TABLE.md and pictures. What is done is "
-        "skipped; what was stopped goes on. The table speed trains nothing: it times networks on this machine's CPU, "
-        "anew each time, and takes no flags but --out, --rounds and --list."
+        "skipped; what was stopped goes on. The table speed trains nothing: it times networks on this machine, on the "
+        "GPU if there is one, anew each time, and takes no flags but --out, --rounds and --list."
     )
     parser.add_argument("table", type=str, nargs="?", help=f"one of {', '.join(NAMES)}; with --list, all of them")
     parser.add_argument(
@@ -41,7 +41,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--seeds",
         type=PositiveInt,
-        help="runs of each row (default: 3 of those whose order is the claim, 1 of the others)",
+        help="runs of each row (default: 3 where the order is the claim and 1 elsewhere; at full scale as the paper)",
     )
     parser.add_argument("--rows", type=str, nargs="+", help="these rows only (default: all)")
     parser.add_argument(
@@ -138,10 +138,11 @@ def _speed(args: Namespace, console: "Console") -> int:
             say(f"{system.name} ({100 * system.share(setting.side_px):g}% of the pixels; paper: {system.paper})")
         return 0
     keep_freed_memory()  # as the commands do that predict
-    from saccade.reproduce.speed.measure import measure, provenance
+    from saccade.reproduce.speed.measure import fit, measure, provenance
     from saccade.reproduce.speed.results import write_results
 
     args.out.mkdir(parents=True, exist_ok=True)  # a place that cannot be written to is told before, not after
+    setting = fit(setting)
     timings = measure(setting, rounds=args.rounds or ROUNDS, say=say)
     for path in write_results(args.out, timings, setting=setting, facts=provenance()):
         say(f"wrote {path}")

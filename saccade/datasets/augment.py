@@ -3,7 +3,7 @@
 | set      | training                                                            | evaluation                 |
 |----------|---------------------------------------------------------------------|----------------------------|
 | traffic  | shift by ±100 px; a·x + b, a ∈ [0.8, 1.2], b ∈ [−0.1, 0.1], p = 0.8 | nothing                    |
-| billiard | shift by ±50 px; the same colours                                   | nothing                    |
+| billiard | shift by ±50 px                                                     | nothing                    |
 | cub      | random crop of 448², flip with p = 0.5                              | centre crop of 448²        |
 
 CUB's images come resized to 600² by the data set (`data.resize`). Pixels come in [0, 1] and stay there: the paper's
@@ -152,9 +152,14 @@ class Augmentation(NamedTuple):
 
 
 def shift_and_light(max_px: int, generator: Generator | None = None) -> Augmentation:
-    """Traffic's and billiard's: translation and colour; nothing in evaluation."""
+    """Traffic's: translation and colour; nothing in evaluation."""
     steps = [Translate(max_px, generator=generator), JitterColour(generator=generator)]
     return Augmentation(v2.Compose(steps), nn.Identity())
+
+
+def shift(max_px: int, generator: Generator | None = None) -> Augmentation:
+    """Billiard's: translation alone; nothing in evaluation."""
+    return Augmentation(Translate(max_px, generator=generator), nn.Identity())
 
 
 def crop_and_flip(generator: Generator | None = None, *, crop: Sequence[int] = (448, 448)) -> Augmentation:
@@ -183,6 +188,6 @@ AUGMENTATIONS: dict[str, Callable[..., Augmentation]] = {
     "none": no_augmentation,
     "shift_and_light": shift_and_light,
     "traffic": partial(shift_and_light, 100),
-    "billiard": partial(shift_and_light, 50),
+    "billiard": partial(shift, 50),
     "cub": crop_and_flip,
 }

@@ -91,7 +91,7 @@ def list_jobs(request: Request, rows: Sequence[Row], *, seeds: int | None = None
 
     The first seed of all rows comes first, so that a table is whole before it is exact.
     """
-    wanted = [(seed, row) for row in rows for seed in range(seeds or row.seeds)]
+    wanted = [(seed, row) for row in rows for seed in range(seeds or row.runs(request.scale))]
     return [make_job(request, row, seed) for seed, row in sorted(wanted, key=lambda pair: pair[0])]
 
 

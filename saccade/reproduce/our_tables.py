@@ -110,7 +110,7 @@ def _estimator(name: str, label: str, data: str, recipe: str, steps: int, full: 
     # The full recipe's gradient is the conditional one, and that run is there already.
     small = Plan(recipe, (*ALONE, f"--steps={steps}", flag))
     plans = small, Plan(full, () if name == "conditional" else (flag,)) if full else None
-    return Row(f"{recipe.partition('_')[0]}_{name}", f"{data}, {label}", "–", *plans, seeds=3, group=data)
+    return Row(f"{recipe.partition('_')[0]}_{name}", f"{data}, {label}", "–", *plans, seeds=3, full_seeds=3, group=data)
 
 
 GRADIENTS = Table(

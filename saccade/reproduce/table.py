@@ -23,8 +23,9 @@ class Plan(NamedTuple):
 class Row(NamedTuple):
     """A row: its name in file names, its label, the paper's number as text, and how it is run at each scale.
 
-    seeds: runs if not told otherwise: 3 for rows whose order is the claim, 1 for the rest.
-    group: the data set, in tables that have several.
+    seeds:      small runs if not told otherwise: 3 of rows whose order is the claim, 1 of the rest.
+    full_seeds: runs at full size: as many as the paper has.
+    group:      the data set, in tables that have several.
     """
 
     name: str
@@ -33,11 +34,16 @@ class Row(NamedTuple):
     small: Plan | None = None
     full: Plan | None = None
     seeds: int = 1
+    full_seeds: int = 1
     group: str = ""
 
     def plan(self, scale: Scale) -> Plan | None:
         """How it is run at a scale; None if it is not."""
         return {"small": self.small, "full": self.full}[scale]
+
+    def runs(self, scale: Scale) -> int:
+        """How often it is run at a scale."""
+        return {"small": self.seeds, "full": self.full_seeds}[scale]
 
 
 class Measure(NamedTuple):

@@ -72,12 +72,6 @@ def _check_together(recipe: Recipe) -> None:
             f"batch is {recipe.batch}: expected a multiple of {processes}, one share for each of {recipe.devices} "
             f"devices on {recipe.nodes} nodes, such as {more}"
         )
-    decay = recipe.optimiser
-    if decay.independent_decay and decay.weight_decay >= 1:
-        raise ValueError(
-            f"optimiser.weight_decay is {decay.weight_decay:g}: expected below 1 with independent_decay, which takes "
-            "that share of every weight away at each step; the paper has 1e-4"
-        )
 
 
 def _get(tree: Any, key: str) -> Any:

@@ -12,16 +12,15 @@ and after the label-free steps the scorer's is that, times scorer_lr, times a li
 x = scorer_rise. It depends on the step alone, so a run that goes on needs no more than the step it was at.
 
 Weight decay is torch's: AdamW takes p · lr · weight_decay away, SGD adds weight_decay · p to the gradient (the paper's
-setting for CUB). The paper's released code takes p · weight_decay away, not multiplied by the learning rate: its 1e-4
-is torch's 1.0 at a learning rate of 1e-4. `independent_decay` does that, for both optimisers.
+setting for CUB). The paper's AdamW takes p · weight_decay away, times the schedule but not times the highest learning
+rate: its 1e-4 is torch's 1.0 at a learning rate of 1e-4.
 """
 
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
-import torch
 from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
@@ -31,41 +30,7 @@ from saccade.training.recipe import Recipe, Schedule
 GroupName = Literal["scorer", "rest"]
 
 
-class _IndependentDecay(Optimizer):
-    """p ← p · (1 − independent_decay) for every parameter with a gradient, then the optimiser's own step."""
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        # Lightning computes the gradient inside the closure: a hook before the step would decay weights first and
-        # look at the gradients of the step before.
-        if closure is None:
-            loss = None
-        else:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    parameter.mul_(1 - group["independent_decay"])
-        super().step()
-        return loss
-
-
-class _DecayedAdamW(_IndependentDecay, AdamW):
-    pass
-
-
-class _DecayedSGD(_IndependentDecay, SGD):
-    pass
-
-
-# Name, and whether weight decay is independent of the learning rate.
-OPTIMISERS: dict[tuple[str, bool], Callable[..., Optimizer]] = {
-    ("adamw", False): AdamW,
-    ("adamw", True): _DecayedAdamW,
-    ("sgd", False): SGD,
-    ("sgd", True): _DecayedSGD,
-}
+OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"adamw": AdamW, "sgd": SGD}
 
 
 def make_optimiser(model: nn.Module, recipe: Recipe) -> Optimizer:
@@ -85,13 +50,8 @@ def make_optimiser(model: nn.Module, recipe: Recipe) -> Optimizer:
     ]
     if not groups:
         raise ValueError("no parameter of the model asks for a gradient: unfreeze what is to be trained")
-    settings: dict[str, Any] = {"momentum": options.momentum} if options.name == "sgd" else {}
-    if options.independent_decay:
-        settings["weight_decay"] = 0.0
-        groups = [{**group, "independent_decay": options.weight_decay} for group in groups]
-    else:
-        settings["weight_decay"] = options.weight_decay
-    return OPTIMISERS[options.name, options.independent_decay](groups, **settings)
+    momentum = {"momentum": options.momentum} if options.name == "sgd" else {}
+    return OPTIMISERS[options.name](groups, weight_decay=options.weight_decay, **momentum)
 
 
 def _group(model: nn.Module) -> dict[GroupName, list[nn.Parameter]]:

@@ -84,7 +84,6 @@ class Optimiser:
         name: adamw or sgd
         lr: the learning rate at its highest
         weight_decay: how much of a weight is taken away per step, times the learning rate
-        independent_decay: take `weight_decay` itself, not times the learning rate, as the paper's code does
         momentum: of sgd
         scorer_lr: learning rate of the scorer relative to `lr`
         scorer_start: share of its learning rate the scorer starts with; it rises to 1
@@ -96,7 +95,6 @@ class Optimiser:
     name: Literal["adamw", "sgd"] = "adamw"
     lr: float = 1e-3
     weight_decay: float = 1e-4
-    independent_decay: bool = False
     momentum: float = 0.9
     scorer_lr: float = 1.0
     scorer_start: float = 1.0

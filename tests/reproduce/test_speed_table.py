@@ -80,9 +80,19 @@ def test_every_round_goes_through_all_systems():
     assert calls == [*"abc"] * 3
 
 
+def test_a_batch_that_memory_does_not_hold_is_passed_over():
+    def run(batch):
+        if len(batch) > 2:
+            raise torch.OutOfMemoryError("too large")
+
+    images = [torch.zeros(n, 3, 4, 4) for n in (1, 2, 4)]
+    found = measure.time_all({System("net"): run}, images, rounds=1, say=str, clock=iter(range(99)).__next__)
+    assert [(timing.batch, timing.images_per_second) for timing in found] == [(2, 2.0)]
+
+
 def test_soft_blends_more_candidates_than_hard_and_shares_its_network():
     torch.manual_seed(0)
-    runs: dict[System, Any] = measure.build_all(TINY)
+    runs: dict[System, Any] = measure.build_all(TINY, torch.device("cpu"))
     assert list(runs) == TINY.systems()
     soft, hard = (runs[System("test_resnet", 2, 16, soft)] for soft in (True, False))
     assert soft.func is hard

@@ -83,13 +83,6 @@ def test_a_batch_that_cannot_be_shared_out_is_refused_with_one_that_can():
     check_recipe(Recipe(batch=18, devices=3, nodes=2))
 
 
-def test_independent_decay_of_everything_is_refused():
-    recipe = changed("optimiser.weight_decay", 1.0)
-    check_recipe(recipe)
-    with pytest.raises(ValueError, match=r"optimiser.weight_decay is 1: expected below 1 with independent_decay"):
-        check_recipe(replace(recipe, optimiser=replace(recipe.optimiser, independent_decay=True)))
-
-
 def test_checking_does_not_wait_for_torch():
     code = (
         "import sys; from saccade.training.check import check_recipe; from saccade.training.recipe import Recipe; "

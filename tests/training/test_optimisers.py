@@ -11,7 +11,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from saccade.training.optimisers import forget, learning_rate, make_optimiser, make_schedule
-from saccade.training.recipe import Optimiser, Recipe, Schedule, WarmUp
+from saccade.training.recipe import Optimiser, Recipe, Schedule, WarmUp, load_recipe
 
 
 class Toy(nn.Module):
@@ -146,31 +146,25 @@ def test_a_frozen_model_is_refused():
 # ---- steps and weight decay
 
 
-def test_two_adamw_steps_with_independent_decay_by_hand():
-    model, lr, decay = Toy(), 1e-2, 0.03
-    value = model.flat()
-    first, second = torch.zeros_like(value), torch.zeros_like(value)
-    expected = value
-    for step in (1, 2):
-        gradient = gradients(model, step - 1, expected)
-        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
-        update = (first / (1 - 0.9**step)) / ((second / (1 - 0.999**step)).sqrt() + 1e-8)
-        expected = expected * (1 - decay) - lr * update
-    train(model, recipe_with(lr=lr, weight_decay=decay, independent_decay=True), range(2))
+@pytest.mark.parametrize("name", ["traffic/perturbed", "billiard/perturbed"])
+def test_the_papers_adamw_takes_1e_4_of_a_weight_away_times_the_schedule(name):
+    recipe = load_recipe(name, ["--steps=40"])
+    model = Toy()
+    optimiser = make_optimiser(model, recipe)
+    schedule, expected = make_schedule(optimiser, recipe), model.flat()
+    for step in range(40):
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)  # nothing but the decay moves a weight
+        optimiser.step()
+        schedule.step()
+        warm_up = recipe.schedule.warm_up
+        x = step / 40
+        shape = x / warm_up if x < warm_up else (1 + math.cos(math.pi * (x - warm_up) / (1 - warm_up))) / 2
+        expected = expected * (1 - 1e-4 * shape)
     assert_close(model.flat(), expected, rtol=1e-12, atol=1e-14)
 
 
-def test_two_sgd_steps_with_independent_decay_by_hand():
-    model, lr, decay = Toy(), 1e-1, 0.03
-    expected, momentum = model.flat(), 0
-    for step in range(2):
-        momentum = 0.9 * momentum + gradients(model, step, expected)
-        expected = expected * (1 - decay) - lr * momentum
-    train(model, recipe_with(name="sgd", lr=lr, weight_decay=decay, independent_decay=True), range(2))
-    assert_close(model.flat(), expected, rtol=1e-12, atol=1e-14)
-
-
-def test_sgd_has_torchs_l2_by_default():
+def test_sgd_has_torchs_l2():
     """The paper's CUB setting: the decay goes through the momentum."""
     model, lr, decay = Toy(), 1e-1, 0.03
     expected, momentum = model.flat(), 0
@@ -181,44 +175,12 @@ def test_sgd_has_torchs_l2_by_default():
     assert_close(model.flat(), expected, rtol=1e-12, atol=1e-14)
 
 
-def test_independent_decay_is_torchs_divided_by_the_learning_rate():
-    """The released code's 1e-4 is torch's 1.0 at a learning rate of 1e-4."""
-    ours, theirs = Toy(), Toy()
-    train(ours, recipe_with(lr=1e-4, weight_decay=1e-4, independent_decay=True), range(20))
-    optimiser = torch.optim.AdamW(theirs.parameters(), lr=1e-4, weight_decay=1.0)
-    for step in range(20):
-        optimiser.zero_grad()
-        theirs.loss(step).backward()
-        optimiser.step()
-    assert_close(ours.flat(), theirs.flat(), rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.parametrize("name", ["adamw", "sgd"])
-def test_independent_decay_waits_for_the_gradient(name):
-    """With a closure, as Lightning passes it, the gradient must be that of the weights before the decay."""
-    recipe = recipe_with(name=name, lr=1e-2, weight_decay=0.1, independent_decay=True)
-    plain, closed = Toy(), Toy()
-    train(plain, recipe, range(3))
-    optimiser = make_optimiser(closed, recipe)
-    for step in range(3):
-
-        def closure(step=step):
-            optimiser.zero_grad()
-            loss = closed.loss(step)
-            loss.backward()
-            return loss.item()
-
-        expected = closed.loss(step).item()
-        assert optimiser.step(closure) == expected
-    assert torch.equal(closed.flat(), plain.flat())
-
-
 @pytest.mark.parametrize("name", ["adamw", "sgd"])
 def test_weights_without_a_gradient_keep_their_size(name):
     """During the label-free warm-up the rest has no gradients, and must not decay meanwhile."""
     model = Toy()
     rest, scorer = model.features.weight.detach().clone(), model.scorer.weight.detach().clone()
-    optimiser = make_optimiser(model, recipe_with(name=name, warm_up=3, weight_decay=0.1, independent_decay=True))
+    optimiser = make_optimiser(model, recipe_with(name=name, warm_up=3, weight_decay=0.1))
     model.scorer(torch.ones(1, 3, dtype=torch.float64)).sum().backward()
     optimiser.step()
     assert torch.equal(model.features.weight, rest)
@@ -229,12 +191,9 @@ def test_weights_without_a_gradient_keep_their_size(name):
 
 
 @pytest.mark.parametrize("name", ["adamw", "sgd"])
-@pytest.mark.parametrize("independent", [False, True])
 @pytest.mark.parametrize("stop", [3, 8])  # within the warm-up and after it
-def test_a_run_in_two_parts_ends_like_one(name, independent, stop):
-    recipe = recipe_with(
-        steps=10, warm_up=5, schedule=Schedule(warm_up=0.1), name=name, scorer_start=0.2, independent_decay=independent
-    )
+def test_a_run_in_two_parts_ends_like_one(name, stop):
+    recipe = recipe_with(steps=10, warm_up=5, schedule=Schedule(warm_up=0.1), name=name, scorer_start=0.2)
     whole, parts = Toy(), Toy()
     expected = train(whole, recipe, range(15))
     saved = train(parts, recipe, range(stop))

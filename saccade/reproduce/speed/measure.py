@@ -1,11 +1,12 @@
-"""Systems → timings.
+"""Systems → timings, on the GPU if there is one.
 
 Weights and pixels are random. A network's speed does not depend on them; soft top-K blends as many candidates as an
 untrained scorer leaves it. Systems are as `for_inference` makes them, those on whole images too, but for a plain one,
 which is what most people run. Rounds go through all systems in turn, so that whatever else the machine does befalls all
-alike. As in the paper, each system has the batch size that suits it best.
+alike. As in the paper, each system has the batch size that suits it best, of those its memory holds.
 """
 
+import math
 import platform
 import statistics
 import time
@@ -29,23 +30,30 @@ from saccade.systems import build_model
 from saccade.training.provenance import PACKAGES, commit, hardware
 
 CLASSES = 10
+GPU_BATCHES = (1, 4, 16, 64)
 Run = Callable[[Tensor], Any]
 
 
+def fit(setting: Setting) -> Setting:
+    """The setting with batches for what this machine times on."""
+    return setting._replace(batches=GPU_BATCHES) if torch.cuda.is_available() else setting
+
+
 def measure(setting: Setting, *, rounds: int, say: Callable[[str], None]) -> list[Timing]:
-    """Time all systems on random images on the CPU."""
+    """Time all systems on random images."""
     if rounds < 1:
         raise ValueError(f"rounds is {rounds}, expected 1 or more: a round times every system once")
     torch.manual_seed(0)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     side = setting.side_px
-    images = [torch.rand(n, 3, side, side).contiguous(memory_format=torch.channels_last) for n in setting.batches]
-    return time_all(build_all(setting), images, rounds=rounds, say=say)
+    images = [torch.rand(n, 3, side, side).to(device, memory_format=torch.channels_last) for n in setting.batches]
+    return time_all(build_all(setting, device), images, rounds=rounds, say=say)
 
 
 def provenance() -> dict[str, str]:
     """What timings are taken with, as the CSV has it for every table."""
     return {
-        "hardware": hardware("cpu"),
+        "hardware": hardware("auto"),
         "threads": str(torch.get_num_threads()),
         "commit": commit() or "unknown",
         "saccade": saccade.__version__,
@@ -55,10 +63,10 @@ def provenance() -> dict[str, str]:
     }
 
 
-def build_all(setting: Setting) -> dict[System, Run]:
+def build_all(setting: Setting, device: torch.device) -> dict[System, Run]:
     """The systems of a setting; soft and hard are the same model."""
     systems = setting.systems()
-    models = {system: _build(system, setting) for system in systems if not system.soft}
+    models = {system: _build(system, setting, device) for system in systems if not system.soft}
     soft = {
         system: partial(
             models[system._replace(soft=False)],
@@ -71,8 +79,8 @@ def build_all(setting: Setting) -> dict[System, Run]:
     return {system: runs[system] for system in systems}
 
 
-def _build(system: System, setting: Setting) -> Any:
-    model = make_model(system, setting)
+def _build(system: System, setting: Setting, device: torch.device) -> Any:
+    model = make_model(system, setting).to(device)
     return _plainly(model) if system.plain else for_inference(model)
 
 
@@ -96,6 +104,13 @@ def _plainly(model: nn.Module) -> Run:
     return lambda images: model(images.contiguous())
 
 
+def _clock() -> float:
+    """Seconds, once a GPU has done what it was told."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
 @torch.inference_mode()
 def time_all(
     runs: Mapping[System, Run],
@@ -103,7 +118,7 @@ def time_all(
     *,
     rounds: int,
     say: Callable[[str], None],
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] = _clock,
 ) -> list[Timing]:
     """Time each system on each batch once a round, after a round to warm up; a line for each as it goes."""
     speeds: dict[System, list[dict[int, float]]] = {system: [] for system in runs}  # by round, then by batch
@@ -121,7 +136,10 @@ def time_all(
 
 def _seconds(run: Run, batch: Float[Tensor, "n C H W"], clock: Callable[[], float]) -> float:
     start = clock()
-    run(batch)
+    try:
+        run(batch)
+    except torch.OutOfMemoryError:
+        return math.inf  # no images per second: another batch suits it better
     return clock() - start
 
 

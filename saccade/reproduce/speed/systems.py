@@ -60,7 +60,7 @@ PAPER = {
 
 
 class Setting(NamedTuple):
-    """Sizes of the figure: those of the paper, but for the batches, which are for a CPU.
+    """Sizes of the figure: those of the paper, but for the batches, which are for a CPU; a GPU has others (`fit`).
 
     batches: each system is timed with all of these, and keeps the one that suits it best.
     """
