@@ -30,7 +30,11 @@ def show_recipes(args: Namespace) -> int:
 def _add_evaluate_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", type=Path, help="a run folder, as `saccade train` made it")
     parser.add_argument("--data", type=Path, help="other images than those of the run: a folder, table or archive")
-    parser.add_argument("--split", choices=("train", "val", "test"), default="test", help="default: test")
+    parser.add_argument(
+        "--split",
+        choices=("train", "val", "test"),
+        help="default: test, or everything if the images of --data have no splits",
+    )
     parser.add_argument(
         "--selection",
         choices=("soft", "discrete"),

@@ -107,15 +107,12 @@ def train(args: Namespace) -> int:
 
 
 def run_name(source: str) -> str:
-    """A name for the run of a source: `signs/perturbed` → signs-perturbed, `~/photos/labels.csv` → photos.
-
-    >>> [run_name(source) for source in ("~/photos/labels.csv", "photos.zip", "my/photos/")]
-    ['photos', 'photos', 'photos']
-    """
+    """A name for the run of a source: `signs/perturbed` → signs-perturbed, `~/photos/labels.csv` → photos."""
     if source in {recipe.name for recipe in list_recipes()}:
         return source.replace("/", "-")
-    path = Path(source)
-    return path.absolute().parent.name if path.stem == "labels" else path.stem
+    from saccade.datasets.recognise import source_name
+
+    return source_name(source)
 
 
 def _complete(args: Namespace, out: Path, console: "Console") -> Namespace:

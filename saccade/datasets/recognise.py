@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,13 +65,33 @@ def load(
     >>> load("flowers").counts()["val"]  # doctest: +SKIP
     {'daisy': 12, 'rose': 9}
     """
+    records, share = _read(path, cache, options)
+    return complete(records, seed=seed, val_share=share if val_share is None else val_share, test_share=test_share)
+
+
+def load_as_given(path: Path | str, **options: str) -> Records:
+    """The data set at `path` as it comes: no split is drawn, and an image without one has the split `UNSPLIT`."""
+    return _read(path, None, options)[0]
+
+
+def source_name(path: Path | str) -> str:
+    """What to call a data set: by its folder, where its table has the name that all tables have.
+
+    >>> [source_name(path) for path in ("~/photos/labels.csv", "photos.zip", "my/photos/")]
+    ['photos', 'photos', 'photos']
+    """
+    path = Path(path)
+    return path.absolute().parent.name if path.stem == "labels" else path.stem
+
+
+def _read(path: Path | str, cache: Path | None, options: Mapping[str, str]) -> tuple[Records, float]:
+    """The records, and the share of them that validates if the set does not say."""
     name, found = _find(Path(os.path.abspath(path)), cache)
     chosen = FORMATS[name]
     unknown = options.keys() - inspect.signature(chosen.load).parameters.keys()
     if unknown:
         raise DataError(f"{path} is of the kind {name!r}, which has no option {', '.join(sorted(unknown))}")
-    share = chosen.val_share if val_share is None else val_share
-    return complete(chosen.load(found, **options), seed=seed, val_share=share, test_share=test_share)
+    return chosen.load(found, **options), chosen.val_share
 
 
 def _find(path: Path, cache: Path | None) -> tuple[str, Path]:

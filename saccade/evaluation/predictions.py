@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, distributed, nn
 
 from saccade.datasets.augment import centre_corner
@@ -21,6 +21,8 @@ class Predictions(NamedTuple):
     mutual_overlap: the mean IoU of two of its chosen patches: how much is looked at twice.
     entropy: of the softmax of its raw scores, divided by that of equal scores, log N: 0 sure of one place, 1 of none.
     centres: x and y of the chosen patches relative to the image's width and height; NaN in rows with fewer of them.
+
+    Of a soft selection every candidate that is in a slot counts as chosen, however little of it there is.
     """
 
     index: Int[Tensor, " n"]
@@ -75,7 +77,9 @@ def _rows(index: Tensor, label: Tensor, output: Any, boxes: Sequence[Tensor], si
     if not hasattr(output, "boxes"):
         nowhere = logits.new_zeros(len(logits), 0, 2)
         return Predictions(index, label, logits, unknown, unknown, unknown, unknown, nowhere)
-    overlaps = [best_overlap(chosen, drawn.to(chosen)) for chosen, drawn in zip(output.boxes, boxes, strict=True)]
+    used = _used(output)
+    looked = [chosen[mine] for chosen, mine in zip(output.boxes, used, strict=True)]
+    overlaps = [best_overlap(chosen, drawn.to(chosen)) for chosen, drawn in zip(looked, boxes, strict=True)]
     hit = torch.stack([(overlap >= HIT).float().mean() for overlap in overlaps])  # the mean of nothing is NaN
     overlap = torch.stack([overlap.mean() for overlap in overlaps])
     raw_scores = getattr(output, "raw_scores", None)
@@ -84,7 +88,16 @@ def _rows(index: Tensor, label: Tensor, output: Any, boxes: Sequence[Tensor], si
     if raw_scores is not None and output.boxes.shape[1] == raw_scores.shape[1]:
         # All candidates are no choice.
         return Predictions(index, label, logits, hit, overlap, unknown, entropy, centres[:, :0])
-    return Predictions(index, label, logits, hit, overlap, mutual_overlap(output.boxes), entropy, centres)
+    mutual = torch.stack([mutual_overlap(chosen) for chosen in looked])
+    centres = centres.masked_fill(~used[..., None], torch.nan)
+    return Predictions(index, label, logits, hit, overlap, mutual, entropy, centres)
+
+
+def _used(output: Any) -> Bool[Tensor, "B S"]:
+    """Which of the boxes were looked at: of a soft selection not those that only fill up the batch."""
+    if hasattr(output, "selection"):
+        return output.selection.used
+    return torch.ones(output.boxes.shape[:2], dtype=torch.bool, device=output.boxes.device)
 
 
 def _relative_entropy(raw_scores: Float[Tensor, "B N"]) -> Float[Tensor, " B"]:

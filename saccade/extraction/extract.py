@@ -113,7 +113,7 @@ class _Mix(torch.autograd.Function):
         ctx.save_for_backward(pixels, weight, index)
         ctx.candidates = candidates
         height, width = candidates.patch
-        used = (weight != 0).any(dim=1)  # B S; the others are there for the gradient only
+        used = Selection(index, weight).used
         parts = weight.to(image.dtype)
         mixed = parts.new_zeros(*weight.shape[:2], image.shape[1] * height * width)  # B K D
         with torch.autocast(image.device.type, enabled=False):

@@ -105,12 +105,12 @@ class Predictor:
         output: Any = self.model(seen)
         probabilities = output.logits.float().softmax(dim=1).cpu()  # which waits for a GPU, too
         shared = 1000 * (time.perf_counter() - begin) / len(pictures)
-        boxes, scores = self._looked(output)
+        looked = self._looked(output)
         return [
             Prediction(
                 self.classes[int(share.argmax())],
                 dict(zip(self.classes, share.tolist(), strict=True)),
-                _boxes(boxes[row], scores[row], seen=(seen.shape[-2], seen.shape[-1]), picture=picture),
+                _boxes(*looked[row], seen=(seen.shape[-2], seen.shape[-1]), picture=picture),
                 picture.size,
                 picture.milliseconds + shared,
             )
@@ -124,15 +124,16 @@ class Predictor:
             return unit_range(rearrange(torch.stack(tensors), "b h w c -> b c h w").to(self.device))
         return Sources([p.pixels for p in pictures if not isinstance(p.pixels, Tensor)], device=self.device)
 
-    def _looked(self, output: Any) -> tuple[Int[Tensor, "B K 4"], Float[Tensor, "B K"]]:
-        """Boxes and their scores as the output has them, NaN without scores; looking everywhere is no choice."""
-        rows = len(output.logits)
+    def _looked(self, output: Any) -> list[tuple[Int[Tensor, "K 4"], Float[Tensor, " K"]]]:
+        """Boxes and their scores, image by image; NaN without scores; looking everywhere is no choice."""
         if not hasattr(output, "boxes") or not chooses(self.model):
-            return torch.zeros(rows, 0, 4, dtype=torch.int64), torch.zeros(rows, 0)
+            return [(torch.zeros(0, 4, dtype=torch.int64), torch.zeros(0))] * len(output.logits)
         boxes = output.boxes.cpu()
         if not hasattr(output, "selection"):
-            return boxes, torch.full(boxes.shape[:2], torch.nan)
-        return boxes, output.scores.float().gather(1, output.selection.index).cpu()
+            return [(each, torch.full((len(each),), torch.nan)) for each in boxes]
+        scores = output.scores.float().gather(1, output.selection.index).cpu()
+        used = output.selection.used.cpu()
+        return [(each[mine], theirs[mine]) for each, theirs, mine in zip(boxes, scores, used, strict=True)]
 
 
 def _reads_parts(model: Any) -> bool:

@@ -132,7 +132,8 @@ def stretch(look: Look, size: tuple[int, int]) -> Look:
 
 
 def _chosen(output: Any, pixels: Any, grid: Grid | Anchors) -> dict[str, Any]:
-    index, scores = output.selection.index[0].cpu(), output.scores[0].float().cpu()
+    used = output.selection.used[0].cpu()
+    index, scores = output.selection.index[0].cpu()[used], output.scores[0].float().cpu()
     index = index[scores[index].argsort(descending=True, stable=True)]  # S, best first
     crops = grid.read(pixels, index[None])[0]
     return {

@@ -8,7 +8,7 @@ positions, pictures) is that same mixture, so soft and hard share one code path 
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
@@ -37,6 +37,15 @@ class Selection(NamedTuple):
         index = self.index[:, None].expand_as(self.weight)
         zeros = self.weight.new_zeros(*self.weight.shape[:2], n)
         return zeros.scatter_add(2, index, self.weight)
+
+    @property
+    def used(self) -> Bool[Tensor, "B S"]:
+        """Which candidates are in a slot; the others fill up an image that needs fewer, or are there for the gradient.
+
+        >>> Selection(torch.tensor([[1, 3]]), torch.tensor([[[0.0, 1.0]]])).used
+        tensor([[False,  True]])
+        """
+        return (self.weight != 0).any(dim=1)
 
     def detach(self) -> "Selection":
         """The same choice without a gradient to the scores behind it."""

@@ -98,7 +98,10 @@ class StepSampler(Sampler[list[int]]):
     def at(self, step: int) -> list[int]:
         """This process's images of one step."""
         everything = len(self.groups) - 1
-        places = range(step * self.batch + self.rank, (step + 1) * self.batch, self.world)
+        # Neighbours, not every world-th: images dealt class by class would give each process some of the classes only.
+        share = self.batch // self.world
+        first = step * self.batch + self.rank * share
+        places = range(first, first + share)
         if step >= self.until:
             return [self._image(place, everything) for place in places]
         return [self._image(*divmod(place, everything)) for place in places]

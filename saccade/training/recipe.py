@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from jsonargparse import ActionConfigFile, ArgumentParser, Namespace  # pyright: ignore[reportPrivateImportUsage]
+from jsonargparse import ActionConfigFile, ArgumentError, ArgumentParser, Namespace  # pyright: ignore[reportPrivateImportUsage]
 
 from saccade.config import Stages
 from saccade.recipes import find_recipe
@@ -216,11 +216,22 @@ def check_folder(folder: Path, recipe: Recipe) -> None:
     if not path.is_file():
         if folder.is_dir() and any(folder.iterdir()):
             raise ValueError(f"{folder} is not empty and holds no run: give another folder with --out")
-    elif differences := [*_differences(yaml.safe_load(path.read_text()), yaml.safe_load(dump_recipe(recipe)))]:
+    elif differences := [*_differences(asdict(_there(folder, path)), asdict(recipe))]:
         raise ValueError(
             f"{folder} holds a run with other settings ({'; '.join(differences)}): give another folder with --out, "
             "or the same settings to go on"
         )
+
+
+def _there(folder: Path, path: Path) -> Recipe:
+    """The folder's recipe; what an older version did not know yet has its default."""
+    try:
+        return load_recipe(path)
+    except (ArgumentError, ValueError) as error:
+        raise ValueError(
+            f"{folder} holds a run with a recipe that this version does not read ({error}): give another folder with "
+            "--out"
+        ) from error
 
 
 def claim_folder(folder: Path, recipe: Recipe) -> None:

@@ -11,6 +11,8 @@ A folder with a recipe in it goes on where it was; a finished one is left as it 
 
 import logging
 import warnings
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,10 +26,12 @@ from rich.console import Console
 from saccade.config import ModelConfig, build
 from saccade.datasets.augment import AUGMENTATIONS
 from saccade.datasets.dataset import ImageDataset, batch_of_one, unit_range
-from saccade.datasets.records import DataError, Records
+from saccade.datasets.recognise import load_as_given, source_name
+from saccade.datasets.records import UNSPLIT, DataError, Records
 from saccade.pretrained import Pretrained
 from saccade.report.page import write_report
 from saccade.systems import build_model, load_model
+from saccade.training.alone import alone_in
 from saccade.training.callbacks import Checkpoints, CollapseWatch, Panels, Progress
 from saccade.training.callbacks.checkpoints import WholeFiles, latest_whole
 from saccade.training.data import open_records, open_split
@@ -48,16 +52,22 @@ def train(recipe: Recipe, folder: Path | str, *, console: Console | None = None)
     facts = Facts(folder / "run.json")
     if facts.get("finished"):
         console.print(f"{folder} is finished; give another folder to train again", soft_wrap=True)
+        if not (folder / "report.html").is_file():  # it was stopped between the two
+            _show_report(folder, console)
         return folder
     task = make_task(recipe)
+    _show_notes(task.data["train"].records, console)
     claim_folder(folder, recipe)  # not before data and weights were found: with other flags it could not go on
-    facts.begin(recipe, task.model)
-    _fit(task, folder, facts, console)
-    for split in ("val", "test"):
-        if split in task.data:
-            _evaluate(folder, load_model(folder / "best"), task.data[split], split, recipe, console)
-    facts.finish()
-    _show_report(folder, console)
+    # Processes that train together share the folder; of several machines none knows here which one it is.
+    first = getattr(rank_zero_only, "rank", 0) == 0 and recipe.nodes == 1
+    with alone_in(folder) if first else nullcontext():
+        facts.begin(recipe, task.model)
+        _fit(task, folder, facts, console)
+        for split in ("val", "test"):
+            if split in task.data:
+                _evaluate(folder, load_model(folder / "best"), task.data[split], split, recipe, console)
+        facts.finish()
+        _show_report(folder, console)
     return folder
 
 
@@ -67,6 +77,12 @@ def make_task(recipe: Recipe) -> Task:
     records = open_records(recipe.data, seed=recipe.seed)
     data = {split: open_split(records, split, recipe.data) for split, n in records.counts().items() if any(n.values())}
     return Task(build_model(model_config(recipe, records, data["train"])), recipe, data)
+
+
+@rank_zero_only
+def _show_notes(records: Records, console: Console) -> None:
+    for note in records.notes:
+        console.print(note, soft_wrap=True, highlight=False, markup=False)
 
 
 @rank_zero_only
@@ -86,13 +102,14 @@ def model_config(recipe: Recipe, records: Records, dataset: ImageDataset) -> Mod
 def evaluate(
     folder: Path | str,
     *,
-    split: str = "test",
+    split: str | None = None,
     data: Path | None = None,
     selection: Literal["soft", "discrete"] | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """How good the best model of a run is on a split of its own data set or of another one; kept in the run folder.
 
+    split:     by default test, or everything if other `data` has no splits.
     selection: how patches are chosen, if not as the recipe says; soft means with all of the recipe's σ or ε.
     """
     folder, console = Path(folder), console or Console()
@@ -100,14 +117,28 @@ def evaluate(
         if not (folder / needed).is_file():
             raise FileNotFoundError(f"no {needed} in {folder}: expected a run folder, made by saccade train")
     recipe = load_recipe(folder / "recipe.yaml")
-    model, name = load_model(folder / "best"), split
+    model, name = load_model(folder / "best"), split or "test"
+    if data is None:
+        records = open_records(recipe.data, seed=recipe.seed)
+    else:
+        records = _as_given(data, split, recipe.data.options)
+    dataset = open_split(_with_classes(records, model.config.classes), name, recipe.data)
+    console.print(f"{len(dataset)} images of {records.root}", soft_wrap=True, highlight=False)
     if data is not None:
-        recipe = replace(recipe, data=replace(recipe.data, path=str(data), generate=None))
-        name = f"{data.stem}-{split}"
+        name = f"{source_name(data)}-{name}"
     if selection is not None:
         model, name = _choosing(model, selection), f"{name}-{selection}"
-    records = _with_classes(open_records(recipe.data, seed=recipe.seed), model.config.classes)
-    return _evaluate(folder, model, open_split(records, split, recipe.data), name, recipe, console)
+    return _evaluate(folder, model, dataset, name, recipe, console)
+
+
+def _as_given(data: Path, split: str | None, options: Mapping[str, str]) -> Records:
+    """Another data set with its splits; of one that has none everything is for the test, since nothing is trained."""
+    records = load_as_given(data, **options)
+    if any(record.split != UNSPLIT for record in records.records):
+        return records
+    if split is not None:
+        raise DataError(f"{data} has no splits: leave out --split, and all of its images are evaluated")
+    return records._replace(records=tuple(record._replace(split="test") for record in records.records))
 
 
 def _choosing(model: Pretrained, selection: Literal["soft", "discrete"]) -> Pretrained:

@@ -13,6 +13,7 @@ from saccade import ModelConfig, PatchSelectionModel
 from saccade.datasets.dataset import Sample, collate, unit_range
 from saccade.evaluation import Predictions, best_overlap, predict_batch
 from saccade.evaluation.predictions import join
+from saccade.selection import Selection
 
 SIZES = [(20, 30), (32, 16), (20, 30), (24, 24), (32, 16), (17, 41)]
 
@@ -85,6 +86,27 @@ def test_every_column_is_what_it_says():
         assert_close(row.overlap[0], overlaps.mean(), equal_nan=True)
         assert_close(row.hit[0], (overlaps >= 0.9).float().mean(), equal_nan=True)
         assert row.hit.isnan().item() == (len(sample.boxes) == 0)
+
+
+def test_candidates_that_are_in_no_slot_were_not_looked_at():
+    class Output(NamedTuple):
+        logits: Tensor
+        raw_scores: Tensor
+        boxes: Tensor
+        selection: Selection
+
+    class Soft(Stub):
+        def forward(self, image):
+            output = super().forward(image)  # the second box is there to fill up
+            index = torch.tensor([[0, 2]]).expand(len(image), 2)
+            return Output(*output, Selection(index, torch.tensor([[[1.0, 0.0]]]).expand(len(image), 1, 2)))
+
+    sample = make_samples()[0]._replace(boxes=torch.tensor([[22, 14, 30, 20]]))  # where the second box is
+    assert predict_batch(Stub(), collate([sample])).hit.item() == 1
+    row = predict_batch(Soft(), collate([sample]))
+    assert (row.hit.item(), row.overlap.item()) == (0, 0)
+    assert row.mutual_overlap.isnan().item()  # one patch alone
+    assert row.centres.isnan().any(dim=-1).tolist() == [[False, True]]
 
 
 def test_entropy_runs_from_sure_to_equal():

@@ -41,6 +41,14 @@ def test_balanced_batches_hold_as_many_images_of_each_class_and_deal_each_class_
     assert steps_of(7, groups=groups) == steps[7:]
 
 
+def test_each_process_gets_images_of_all_classes_that_are_dealt_in_turn():
+    groups = [[0, 1, 2, 3, 4, 5, 6], [7, 8, 9]]
+    for rank in range(2):
+        assert all(
+            sum(image in groups[1] for image in step) == 1 for step in steps_of(groups=groups, rank=rank, world=2)
+        )
+
+
 def test_batches_that_are_balanced_at_first_go_on_with_rounds_of_all_images():
     groups = [[0, 1, 2, 3, 4, 5, 6], [7, 8, 9]]
     steps = steps_of(groups=groups, until=5)

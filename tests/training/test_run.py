@@ -132,6 +132,12 @@ def test_being_asked_to_stop_saves_the_step(step, number, spots, undisturbed, tm
     assert_same_run(tmp_path / "run", undisturbed)
 
 
+def test_being_asked_to_stop_in_the_last_step_ends_the_run(spots, undisturbed, tmp_path, without_pictures):
+    at_step(TOTAL - 1, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    train(tiny_recipe(spots), tmp_path / "run")
+    assert_same_run(tmp_path / "run", undisturbed)
+
+
 @pytest.mark.parametrize("left", [0, 100, 0.5, 0.99])
 def test_a_truncated_checkpoint_is_passed_over(left, spots, undisturbed, tmp_path, without_pictures, caplog):
     at_step(12, crash)
@@ -156,6 +162,57 @@ def test_a_finished_run_is_left_alone(undisturbed, spots, capsys):
 def test_another_recipe_does_not_go_into_the_same_folder(undisturbed, spots):
     with pytest.raises(ValueError, match=r"steps 12 there, 13 here.*--out"):
         train(tiny_recipe(spots, steps=13), undisturbed)
+
+
+def test_a_run_of_a_version_that_knew_fewer_settings_goes_on(undisturbed, spots, tmp_path, without_pictures):
+    at_step(7, crash)
+    with pytest.raises(CrashError):
+        train(tiny_recipe(spots), tmp_path / "run")
+    path = tmp_path / "run" / "recipe.yaml"
+    tree = yaml.safe_load(path.read_text())
+    del tree["warm_up"]["focus"], tree["sigma_decay"]
+    path.write_text(yaml.safe_dump(tree))
+    train(tiny_recipe(spots), tmp_path / "run")
+    assert_same_run(tmp_path / "run", undisturbed)
+
+
+def test_a_run_with_settings_that_are_unknown_here_is_refused(spots, tmp_path):
+    tree = yaml.safe_load(dump_recipe(tiny_recipe(spots)))
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({**tree, "patience": 3}))
+    with pytest.raises(ValueError, match=r"recipe that this version does not read .*patience.*--out"):
+        train(tiny_recipe(spots), tmp_path)
+
+
+def test_two_processes_do_not_train_in_one_folder(spots, tmp_path, without_pictures):
+    refused = []
+
+    def try_as_well():
+        with pytest.raises(ValueError, match=r"another process trains in .*run: wait"):
+            train(tiny_recipe(spots), tmp_path / "run")
+        refused.append(True)
+
+    at_step(7, try_as_well)
+    train(tiny_recipe(spots), tmp_path / "run")
+    assert refused
+
+
+def test_what_was_drawn_is_told(tmp_path, capsys, without_pictures):
+    data = make_spots(tmp_path / "spots", 20)
+    table = data / "labels.csv"
+    table.write_text(table.read_text().replace(",val,", ",train,"))
+    train(tiny_recipe(data, steps=1), tmp_path / "run")
+    assert "no validation split given: drew it from the 16 training images" in capsys.readouterr().out
+
+
+def test_a_finished_run_without_a_report_gets_one(spots, tmp_path, without_pictures, monkeypatch):
+    run = train(tiny_recipe(spots, steps=1), tmp_path / "run")  # where pictures are left out, so is the report
+    written = []
+    monkeypatch.setattr(run_module, "write_report", lambda folder: written.append(folder) or folder / "report.html")
+    train(tiny_recipe(spots, steps=1), run)
+    assert written == [run]
+    (run / "report.html").touch()
+    train(tiny_recipe(spots, steps=1), run)
+    assert written == [run]
 
 
 def test_a_folder_of_something_else_is_refused(spots, tmp_path):
@@ -243,6 +300,27 @@ def test_other_data_with_an_unknown_class_is_refused(undisturbed, tmp_path):
     table.write_text(table.read_text().replace(",along,", ",diagonal,"))
     with pytest.raises(ValueError, match=r"no class 'diagonal'; it knows across, along"):
         evaluate(undisturbed, data=other)
+
+
+@pytest.mark.parametrize(("split", "images"), [("", 20), (",test", 20), (None, 4)], ids=["none", "all test", "as is"])
+def test_all_that_is_not_for_training_is_evaluated(split, images, undisturbed, tmp_path, capsys):
+    """Without splits every image of other data counts; with splits those of test do."""
+    other = make_spots(tmp_path / "other", 20)
+    table = other / "labels.csv"
+    if split is not None:
+        lines = [line.rpartition(",")[0].rpartition(",")[0] for line in table.read_text().splitlines()]
+        table.write_text("\n".join([lines[0] + (split and ",split"), *(line + split for line in lines[1:])]) + "\n")
+    assert evaluate(undisturbed, data=table)["images"] == images
+    assert (undisturbed / "evaluation" / "other-test.json").is_file()
+    assert f"{images} images of {other}" in capsys.readouterr().out.replace("\n", "")
+
+
+def test_a_split_of_data_without_any_is_refused(undisturbed, tmp_path):
+    table = make_spots(tmp_path / "other", 20) / "labels.csv"
+    lines = [line.rpartition(",")[0].rpartition(",")[0] for line in table.read_text().splitlines()]
+    table.write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=r"has no splits: leave out --split"):
+        evaluate(undisturbed, data=table, split="val")
 
 
 def test_images_of_different_sizes_train_together(tmp_path, without_pictures):

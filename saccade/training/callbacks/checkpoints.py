@@ -130,7 +130,8 @@ class Checkpoints(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Save and stop, if any process was asked to; unless a validation comes next, which saves when it is done."""
-        validation_follows = trainer.should_stop or trainer.global_step % cast(Task, pl_module).recipe.leg == 0
+        task = cast(Task, pl_module)
+        validation_follows = task.main_step >= task.recipe.steps or trainer.global_step % task.recipe.leg == 0
         if not validation_follows and self._anyone_asked(trainer):
             self.save(trainer)
             self._stop(trainer)

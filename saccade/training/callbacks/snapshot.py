@@ -107,22 +107,23 @@ def take_snapshot(
     if places is None:
         return snapshot
     centres = predictions.centres.float().cpu()
+    chosen = ~centres.isnan().any(dim=-1)  # n K; images of a soft selection have more or fewer
     return snapshot._replace(
         entropy=float(predictions.entropy.nanmean()),
-        agreement=_agreement(centres),
-        by_chance=centres.shape[1] / len(places.centres),
-        at_edge=float(places.at_edge(centres).float().mean()),
+        agreement=_agreement(centres[chosen], images=len(centres)),
+        by_chance=float(chosen.float().sum(dim=1).mean()) / len(places.centres),
+        at_edge=float(places.at_edge(centres[chosen]).float().mean()),
         edge_by_chance=float(places.at_edge(places.centres).float().mean()),
         gradient=gradient,
         sigma=sigma,
     )
 
 
-def _agreement(centres: Float[Tensor, "n K 2"]) -> float:
+def _agreement(centres: Float[Tensor, "patches 2"], images: int) -> float:
     """Places are told apart to a fiftieth of the image, whatever slot they are in: one image that chose otherwise
     shifts the slots of its other patches, and would hide that they are those of everybody else.
     """
     column, row = (centres.clamp(0, 1) * 50).round().long().unbind(dim=-1)
-    place = row * 51 + column  # n K
-    share = (place.flatten().bincount() / len(centres)).clamp(max=1)
+    place = row * 51 + column
+    share = (place.bincount() / images).clamp(max=1)
     return float(share[place].mean())

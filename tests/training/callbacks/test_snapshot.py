@@ -101,6 +101,15 @@ def test_agreement_ignores_the_slots():
     assert snapshot_of(same).agreement > 0.9
 
 
+def test_slots_that_an_image_does_not_need_count_as_nothing():
+    places = grid_places()
+    order = torch.stack([torch.randperm(100, generator=torch.Generator().manual_seed(n))[:3] for n in range(400)])
+    few = places.centres[order]
+    many = torch.cat([few, torch.full((400, 5, 2), math.nan)], dim=1)
+    for name in ("agreement", "by_chance", "at_edge"):
+        assert getattr(snapshot_of(many), name) == pytest.approx(getattr(snapshot_of(few), name))
+
+
 def test_edges_are_counted():
     centres = torch.tensor([[0.05, 0.5], [0.5, 0.5], [0.5, 0.95], [0.95, 0.02]]).expand(10, 4, 2)
     assert snapshot_of(centres).at_edge == 0.75
