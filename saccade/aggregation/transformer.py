@@ -5,8 +5,8 @@ learned additive positional encoding". As released: a projection to 256 of featu
 512 hidden units and ReLU, dropout 0.1, and the sum over slots. The released code leaves dropout on at evaluation; here
 it is off, as in any torch module.
 
-Ours, for a start within hundreds of steps (docs/training.md): `encoding: sines`, and `pre_norm`, which puts the layer
-norms in front of what they normalise and stands a higher learning rate.
+Ours, for a start within hundreds of steps (docs/experiments.md): `encoding: sines`, and `pre_norm`, which puts the
+layer norms in front of what they normalise and stands a higher learning rate.
 """
 
 from jaxtyping import Float

@@ -9,7 +9,7 @@ Ours beside it, where one patch is enough to answer (a sign, a defect): the imag
 
 The gradient of −log p(label) to a score is π_k − r_k, with r_k ∝ π_k p(label | patch k) the share of patch k in the
 answer: a score rises if its patch explains the label better than the others do. It is told so patch by patch, which
-teaches a scorer many times faster than the gradient through blended patches (docs/training.md). Where all patches
+teaches a scorer many times faster than the gradient through blended patches (docs/experiments.md). Where all patches
 answer alike, as in an image without evidence, nothing is pushed.
 """
 

@@ -14,7 +14,7 @@ SYSTEMS = Table(
         Row(recipe, label, small=Plan(f"signs/{recipe}"))
         for recipe, label in (
             ("perturbed", "Perturbed top-K"),
-            ("diverse", "Perturbed top-K of patches that lie apart"),
+            ("diverse", "Perturbed top-K, non-overlapping patches"),
             ("sinkhorn", "Sinkhorn top-K"),
             ("gumbel", "Gumbel top-K, one relaxed draw"),
             ("softsort", "SoftSort rows"),
@@ -35,10 +35,13 @@ SYSTEMS = Table(
 )
 
 
+QUESTIONS = {"majority": "majority digit", "max": "largest digit"}
+
+
 def _canvas(recipe: str, label: str, task: str, published: str = "–", seeds: int = 1) -> Row:
     flags = () if task == "majority" else (f"--data.options.task={task}",)
     plan = Plan(f"megapixel_mnist_small/{recipe}", flags)
-    return Row(f"{recipe}_{task}", f"{label}, {task}", published, plan, seeds=seeds, group=task)
+    return Row(f"{recipe}_{task}", f"{QUESTIONS[task]}: {label}", published, plan, seeds=seeds, group=task)
 
 
 MNIST = Table(
@@ -51,12 +54,12 @@ MNIST = Table(
         _canvas("ats", "ATS", "majority", "≈ 80 (others, 1500² px)", seeds=3),
         _canvas("ips", "IPS", "majority", "99.1 (its authors, 1500² px)"),
         _canvas("cnn", "CNN on the view", "majority"),
-        _canvas("majority", "Majority class", "majority"),
+        _canvas("majority", "most frequent class", "majority"),
         _canvas("perturbed", "Top-K", "max"),
         _canvas("ats", "ATS", "max"),
         _canvas("ips", "IPS", "max", "93.7 (its authors, 1500² px)"),
         _canvas("cnn", "CNN on the view", "max"),
-        _canvas("majority", "Majority class", "max"),
+        _canvas("majority", "most frequent class", "max"),
     ),
     measures=(ACCURACY, HIT_RATE),
     shown=("perturbed_majority",),
@@ -96,8 +99,8 @@ REAL = Table(
         MULTIPLY_ADDS,
     ),
     shown=("kolektor_topk", "speed_limits_topk"),
-    note="kolektor is read by average precision, the others by accuracy. All start from the same ImageNet weights. The "
-    "CNN on the whole image has steps of 8 images, 175, 60 and 400 of them, so that a run ends in half an hour.",
+    note="For kolektor compare average precision, for the others accuracy. All start from the same ImageNet weights. "
+    "The CNN on the whole image has steps of 8 images, 175, 60 and 400 of them, so that a run ends in half an hour.",
 )
 
 
@@ -136,8 +139,9 @@ GRADIENTS = Table(
         Measure("steps_to_90", "steps to 90%", 1.0, 0),
         Measure("failed", "failed runs", 1.0, 0, counted=True),
     ),
-    note="Steps, label-free ones included, are those after which validation first reached that share of the best final "
-    "accuracy on the data set, over the runs that did; a run failed if it ended below half of it.",
-    small="After the label-free start the scorer learns through the selection alone, without guided start and mixture "
-    "loss; fewer steps than in the other tables.",
+    note="'Steps to 50%' is the first validation at which accuracy reached half of the best final accuracy on that "
+    "data set; label-free steps count, and runs that never reached it are left out. A run failed if it ended below "
+    "half of the best.",
+    small="After the label-free warm-up the scorer learns through the selection alone, without guided start and "
+    "mixture loss; fewer steps than in the other tables.",
 )

@@ -104,8 +104,8 @@ def _caption(request: Request, results: Sequence[Result]) -> str:
     one = "thread" if threads == ["1"] else "threads"
     where = table.source[:1].upper() + table.source[1:] if table.ours else f"In the paper: {table.source}"
     return (
-        f"{where}. Ours: scale {request.scale}, {table.statistic} over runs with other seeds, "
-        f"test images, the model that was best in validation. {' '.join(notes)}\n\n"
+        f"{where}. Ours: {request.scale} scale, {table.statistic} over runs that differ in their seed, measured on "
+        f"test images with the model that was best in validation. {' '.join(notes)}\n\n"
         f"{'; '.join(hardware)}, {' or '.join(threads)} {one} a run; {when}. "
         f"Every run is in [{request.stem}.csv]({request.stem}.csv); "
         f"`saccade reproduce {table.name}{'' if request.scale == 'small' else f' --scale {request.scale}'}`."

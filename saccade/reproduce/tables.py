@@ -89,7 +89,7 @@ TRAFFIC = Table(
         Row("cnn", "CNN", "63.0 ± 2.6", Plan("signs/cnn_full"), Plan("traffic/cnn"), full_seeds=5),
         Row("cnn_small", "CNN on the view", small=Plan("signs/cnn"), seeds=3),
         Row("majority", "Majority class", small=Plan("signs/majority")),
-        Row("diverse", "Top-K of patches that lie apart, K = 5", small=Plan("signs/diverse", (_k(5),))),
+        Row("diverse", "Top-K, non-overlapping patches, K = 5", small=Plan("signs/diverse", (_k(5),))),
     ),
     measures=(ACCURACY, HIT_RATE),
     shown=("topk_5",),
@@ -127,8 +127,10 @@ SINKHORN = Table(
     measures=(ACCURACY, HIT_RATE),
     note="Two rows of the same K are the same runs and differ in how patches are chosen at inference; the best model "
     "is the one that was best with soft patches.",
-    small="The first rows have the released code's 2000 iterations at ε = 1e-4, and then one candidate fills several "
-    "slots, and the mean of the patches, as the paper has; the last two a solved plan at ε = 0.01 and the maximum.",
+    small="The first four rows follow the released code: 2000 iterations at ε = 1e-4, which end before they converge, "
+    "so that one candidate can fill several slots; patches are averaged, as in the paper. The last two rows solve the "
+    "plan at ε = 0.01 and take the maximum over patches. With soft patches a hit is a sign in any candidate that is "
+    "mixed into a slot, however little of it.",
 )
 
 
@@ -171,7 +173,7 @@ BILLIARD = Table(
             seeds=3,
             full_seeds=9,
         ),
-        Row("diverse", "Top-K of patches that lie apart, transformer", small=Plan("billiard_small/diverse"), seeds=3),
+        Row("diverse", "Top-K, non-overlapping patches, transformer", small=Plan("billiard_small/diverse"), seeds=3),
         _billiard("ats", "ATS", "20.7 ± 0.00", "ats", seeds=3, full_seeds=4),
         _billiard("ats_position", "ATS + concat. position", "42.44 ± 10.85", "ats", POSITIONS, full_seeds=4),
         _billiard("cnn", "CNN (ResNet18)", "81.6 ± 0.35", "cnn", full_seeds=5),
@@ -190,8 +192,9 @@ BILLIARD = Table(
     measures=(ACCURACY, HIT_RATE),
     shown=("transformer",),
     small="Generated tables of 256² px, a thin network instead of ResNet-18, one layer instead of three, "
-    "classes dealt evenly for the first half of the steps; slots of max and mean know their place, which the pixels do "
-    "not tell here; ATS has the same start. Patches that lie apart: K = 8, finer cells. "
+    "classes dealt evenly for the first half of the steps. For max and mean each patch's position is added to its "
+    "features: in the paper's images the pixels tell it. ATS has the same start. Non-overlapping patches: K = 8, finer "
+    "cells. "
     "A hit is nine tenths of a ball in one patch, which patches of 36 px in steps of 16 px often cannot show.",
 )
 
@@ -242,7 +245,7 @@ CUB = Table(
         _parts("mean_4", "NTS-Top-K, k = 4, mean", "86.7 ± 0.4", "nts_topk", _pool("mean"), seeds=3),
         Row(
             "diverse_4",
-            "NTS-Top-K, k = 4, mean, parts that lie apart",
+            "NTS-Top-K, k = 4, mean, non-overlapping parts",
             small=Plan("cub_sparrows/nts_diverse", pretrained=True),
             seeds=3,
         ),
@@ -252,8 +255,8 @@ CUB = Table(
     note="The paper also quotes from NTS-Net's authors: MG-CNN 81.7, Bilinear-CNN and Spatial Transformer 84.1, FCAN "
     "and PDFR 84.5, RA-CNN and HIHCA 85.3, Boost-CNN 85.6, DT-RAM 86.0, MA-CNN 86.5.",
     small="Eight species of sparrows; tf_efficientnet_lite0 sees the image at 224 px, and parts at "
-    "112 px that are cut from 448 px. Two parts, and parts that lie apart, have the gradient times σ, the latter the "
-    "mixture loss, too.",
+    "112 px that are cut from 448 px. The rows of NTS-Top-K with k = 2 and the one with "
+    "non-overlapping parts scale the selection's gradient by σ; the latter also has the mixture loss.",
 )
 
 TABLES = {table.name: table for table in (TRAFFIC, SINKHORN, BILLIARD, SIGMA, CUB, SYSTEMS, MNIST, REAL, GRADIENTS)}

@@ -1,4 +1,4 @@
-"""scores, boxes → Selection: top-K with non-maximum suppression inside the perturbation, so that patches lie apart.
+"""scores, boxes → Selection: top-K with non-maximum suppression inside the perturbation: non-overlapping patches.
 
 Y_σ = E_Z[ Y(s + σZ) ], Y the indicator of the K picks of greedy non-maximum suppression, slots in index order. The
 paper says that suppression cannot be made differentiable its way, for want of a linear program. None is needed: the
@@ -207,9 +207,7 @@ class DiverseTopK(nn.Module):
     def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
         """Select softly in training mode, hard in evaluation mode; `grid` (`Candidates`) says where candidates lie."""
         if grid is None:
-            raise ValueError(
-                "no grid: patches that lie apart need to know where candidates lie; pass a Grid or Anchors"
-            )
+            raise ValueError("no grid: to keep patches apart it must know where candidates lie; pass a Grid or Anchors")
         boxes = grid.boxes(torch.arange(scores.shape[1], device=scores.device))
         if not self.training:
             return hard_diverse_topk(scores, self.k, boxes, max_overlap=self.max_overlap)

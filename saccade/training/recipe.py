@@ -49,7 +49,7 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The label-free start: the scorer learns where the full image has detail that the view lacks.
+    """The label-free warm-up: the scorer learns where the full image has detail that the view lacks.
 
     Args:
         steps: how many such steps come before the first label is used; 0 leaves them out
