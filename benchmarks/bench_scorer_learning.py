@@ -1,0 +1,107 @@
+"""Which gradient teaches a scorer? A trained network that reads, a scorer that knows nothing, and labels.
+
+python benchmarks/bench_scorer_learning.py RUN
+
+RUN is a run of patch selection with the selection `perturbed`, such as billiard_small/perturbed. Its scorer is drawn
+anew and everything else held still, so that the only thing to learn is where to look, and the only teacher the gradient
+through the selection. All gradients have the same scorers, images and steps.
+"""
+
+import argparse
+import statistics
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from measure import print_table
+
+from saccade.cli.memory import keep_freed_memory
+from saccade.datasets.dataset import ImageDataset, unit_range
+from saccade.evaluation import Predictions, gather, measure, predict_batch
+from saccade.systems import build_model, load_model
+from saccade.training.data import evaluation_loader, open_records, open_split, training_loader
+from saccade.training.recipe import Recipe, load_recipe
+
+GRADIENTS = ("conditional", "score", "diagonal")
+SIGMA, LEARNING_RATE = 0.05, 3e-3
+
+
+def forgetful(trained: Any, gradient: str, seed: int) -> Any:
+    """The trained model with a scorer drawn from the seed, which alone is to learn."""
+    config = trained.config
+    torch.manual_seed(seed)
+    model: Any = build_model(replace(config, selection={**config.selection, "gradient": gradient, "sigma": SIGMA}))
+    known = {name: value for name, value in trained.state_dict().items() if not name.startswith("scorer.")}
+    model.load_state_dict(known, strict=False)
+    model.eval().requires_grad_(False)
+    model.scorer.requires_grad_(True)
+    return model
+
+
+def look(model: Any, images: ImageDataset, recipe: Recipe, count: int) -> dict[str, float]:
+    """Accuracy and hit rate on the first images, with hard patches."""
+    batches = islice(evaluation_loader(images, recipe), count // recipe.batch)
+    parts: list[Predictions] = [predict_batch(model, batch) for batch in batches]
+    return measure(gather(parts))
+
+
+def learn(model: Any, data: dict[str, ImageDataset], recipe: Recipe, every: int, count: int) -> Iterator[dict]:
+    """The scorer learns; what is measured before the first step and after every `every` steps."""
+    optimiser = torch.optim.AdamW(model.scorer.parameters(), lr=LEARNING_RATE)
+    yield look(model, data["val"], recipe, count)
+    for step, batch in enumerate(training_loader(data["train"], recipe, now=lambda: 0), start=1):
+        model.selection.train()
+        torch.manual_seed(step)
+        output = model(unit_range(batch.image))
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(output.logits, batch.label).backward()
+        optimiser.step()
+        if step % every == 0:
+            model.selection.eval()
+            yield look(model, data["val"], recipe, count)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--every", type=int, default=50)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--images", type=int, default=320, help="validation images")
+    args = parser.parse_args()
+    keep_freed_memory()
+    recipe = load_recipe(args.run / "recipe.yaml")
+    recipe = replace(recipe, steps=args.steps, warm_up=replace(recipe.warm_up, steps=0))
+    records = open_records(recipe.data, seed=recipe.seed)
+    data = {split: open_split(records, split, recipe.data) for split in ("train", "val")}
+    trained = load_model(args.run / "best")
+    full = look(trained, data["val"], recipe, args.images)
+    print(f"the run's own scorer: accuracy {full['accuracy']:.1%}, hit rate {full['hit_rate']:.3f}", flush=True)
+    head = ["gradient", *(f"{step} steps" for step in range(0, args.steps + 1, args.every))]
+    rows: dict[str, list[list[str]]] = {"accuracy": [], "hit_rate": []}
+    for gradient in GRADIENTS:
+        curves = []
+        for seed in range(args.seeds):
+            model = forgetful(trained, gradient, seed)
+            curves.append([*learn(model, data, replace(recipe, seed=seed), args.every, args.images)])
+            print(
+                gradient, seed, [f"{point['accuracy']:.3f}/{point['hit_rate']:.3f}" for point in curves[-1]], flush=True
+            )
+        for name, shown in rows.items():
+            points = ([point[name] for point in at] for at in zip(*curves, strict=True))
+            shown.append(
+                [
+                    gradient,
+                    *(f"{100 * statistics.mean(p):.1f}% ({100 * min(p):.0f} to {100 * max(p):.0f})" for p in points),
+                ]
+            )
+    for name, shown in rows.items():
+        title = f"Validation {name.replace('_', ' ')}, mean (worst to best) of {args.seeds} scorers, σ = {SIGMA}"
+        print_table(title, head, shown)
+
+
+if __name__ == "__main__":
+    main()
