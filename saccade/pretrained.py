@@ -1,6 +1,5 @@
 """What every system can do. As a folder it is `config.json` and `model.safetensors`, readable without this library."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -11,6 +10,7 @@ from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
 from saccade.config import ModelConfig
+from saccade.files import whole_file
 from saccade.images import Sources, add_positions
 
 System = TypeVar("System", bound="Pretrained")
@@ -50,11 +50,9 @@ class Pretrained(nn.Module):
         """Write `config.json` and `model.safetensors` into `folder`; each appears whole or not at all."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        weights, config = folder / "model.safetensors.part", folder / "config.json.part"
-        save_model(self, str(weights))
-        config.write_text(self.config.to_json())
-        for part in (weights, config):
-            os.replace(part, part.with_suffix(""))
+        with whole_file(folder / "config.json") as config, whole_file(folder / "model.safetensors") as weights:
+            save_model(self, str(weights))
+            config.write_text(self.config.to_json())
 
     @classmethod
     def from_pretrained(cls: type[System], folder: str | Path) -> System:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from saccade.datasets.records import DataError
+from saccade.files import write_whole
 
 SETTINGS_FILE = "generator.json"
 
@@ -131,9 +132,7 @@ def _write(out: Path, files: dict[str, bytes]) -> None:
         if target.is_file() and target.read_bytes() == content:
             continue  # a finished set is only read: runs may start together on it
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f"{target.name}.part")
-        part.write_bytes(content)
-        part.replace(target)
+        write_whole(target, content)
 
 
 def _check_options(name: str, generator: Generator, given: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from saccade.files import write_whole
 from saccade.report.numbers import amount, cost, headline, percent, with_interval
 from saccade.report.run import Run, read_run
 
@@ -81,7 +82,7 @@ def markdown(runs: Sequence[Run | Path | str]) -> str:
 
 def write_comparison(runs: Sequence[Run | Path | str], out: Path | str) -> Path:
     """Write the table and the curves of the runs as a page to `out`, and return its path."""
-    from saccade.report.markup import chart, element, page, table, write
+    from saccade.report.markup import chart, element, page, table
     from saccade.report.plots import curves_together
 
     if not runs:
@@ -95,4 +96,4 @@ def write_comparison(runs: Sequence[Run | Path | str], out: Path | str) -> Path:
     ]
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    return write(out, page("Runs side by side · Saccade", *body))
+    return write_whole(out, page("Runs side by side · Saccade", *body))

@@ -7,7 +7,6 @@ A page is one file: its style is inside, its pictures are data, and it has no sc
 
 import base64
 import io
-import os
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
@@ -102,11 +101,3 @@ def page(title: str, *body: Any) -> Html:
         element("style", Html(CSS)),
     )
     return Html(f"<!doctype html>\n{element('html', head, element('body', element('main', *body)), lang='en')}\n")
-
-
-def write(path: Path, text: str) -> Path:
-    """Write a file that appears whole or not at all."""
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
-    return path

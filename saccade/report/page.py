@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from saccade.files import write_whole
 from saccade.images.decode import BadImage
 from saccade.report.examples import Examiner, confident_mistakes, of_class, open_examiner, typical_successes
 from saccade.report.look import Look, extent, glance_look
-from saccade.report.markup import Html, chart, element, enlargeable, join, page, photo, pixels, table, write
+from saccade.report.markup import Html, chart, element, enlargeable, join, page, photo, pixels, table
 from saccade.report.numbers import Cost, Number, amount, cost, headline, interval, measured, percent
 from saccade.report.overlay import Caption, overlay
 from saccade.report.plots import confusion_matrix, count_confusions, learning_curves, mosaic
@@ -38,7 +39,7 @@ def write_report(folder: Path | str, out: Path | None = None) -> Path:
         _sharpening(run, examiner),
         _facts(run),
     ]
-    return write(out or run.folder / "report.html", page(f"{run.name} · Saccade", *body))
+    return write_whole(out or run.folder / "report.html", page(f"{run.name} · Saccade", *body))
 
 
 def _examiner(run: Run) -> tuple[Examiner | None, Html | None]:

@@ -172,7 +172,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
     if path.is_file():
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8") as file:
             yield from csv.DictReader(file)
 
 

@@ -7,12 +7,12 @@ the sample (n − 1), or the median absolute deviation, median |x − median x|,
 import csv
 import io
 import math
-import os
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from saccade.files import write_whole
 from saccade.reproduce.collect import PROVENANCE, Result, curve_text
 from saccade.reproduce.jobs import Request
 from saccade.reproduce.table import MEAN, MEDIAN, Measure, Row
@@ -129,11 +129,4 @@ def write_results(request: Request, results: Sequence[Result]) -> list[Path]:
     """Write both files whole, and return their paths."""
     request.out.mkdir(parents=True, exist_ok=True)
     texts = {".csv": table_of_runs(results), ".md": markdown(request, results)}
-    written = []
-    for suffix, text in texts.items():
-        path = request.out / f"{request.stem}{suffix}"
-        part = path.with_name(f"{path.name}.part")
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)
-        written.append(path)
-    return written
+    return [write_whole(request.out / f"{request.stem}{suffix}", text) for suffix, text in texts.items()]

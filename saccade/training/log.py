@@ -1,14 +1,14 @@
 """Metrics as a table that survives: `metrics.csv` has a row per logged step, whole at every moment."""
 
 import csv
-import io
-import os
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.loggers.logger import Logger
 from lightning.pytorch.utilities import rank_zero_only
+
+from saccade.files import whole_file
 
 
 class CSVLog(Logger):
@@ -43,13 +43,10 @@ class CSVLog(Logger):
     def save(self) -> None:
         """Write the table beside its place and move it there."""
         columns = list(dict.fromkeys(name for row in self.rows.values() for name in row))
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.rows[step] for step in sorted(self.rows))
-        part = self.path.with_name(f"{self.path.name}.part")
-        part.write_text(text.getvalue())
-        os.replace(part, self.path)
+        with whole_file(self.path) as part, part.open("w", newline="") as file:
+            writer = csv.DictWriter(file, columns, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.rows[step] for step in sorted(self.rows))
 
 
 def _until(step: int, row: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from torch import nn
 
 import saccade
+from saccade.files import write_whole
 from saccade.training.recipe import Recipe
 
 PACKAGES = ("torch", "torchvision", "timm", "lightning", "numpy", "pillow")
@@ -72,9 +73,7 @@ class Facts:
     @rank_zero_only
     def _add(self, facts: dict[str, Any]) -> None:
         self.known |= facts
-        part = self.path.with_name(f"{self.path.name}.part")
-        part.write_text(json.dumps(self.known, indent=1))
-        os.replace(part, self.path)
+        write_whole(self.path, json.dumps(self.known, indent=1))
 
 
 def commit() -> str | None:

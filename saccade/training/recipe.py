@@ -7,7 +7,6 @@
 """
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -17,6 +16,7 @@ import yaml
 from jsonargparse import ActionConfigFile, ArgumentError, ArgumentParser, Namespace  # pyright: ignore[reportPrivateImportUsage]
 
 from saccade.config import Stages
+from saccade.files import write_whole
 from saccade.recipes import find_recipe
 
 
@@ -239,9 +239,7 @@ def claim_folder(folder: Path, recipe: Recipe) -> None:
     path = folder / "recipe.yaml"
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        part = path.with_name("recipe.yaml.part")
-        part.write_text(dump_recipe(recipe))
-        os.replace(part, path)
+        write_whole(path, dump_recipe(recipe))
 
 
 def _differences(old: Any, new: Any, key: str = "") -> Iterator[str]:

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import math
-import os
 import statistics
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from lightning.pytorch import Trainer
 from torch import Tensor
 
 from saccade.evaluation import multiply_adds, peak_memory_mb
+from saccade.files import write_whole
 from saccade.images import view_size
 from saccade.training.provenance import hardware
 from saccade.training.task import Task
@@ -33,8 +33,8 @@ def save_evaluation(task: Task, trainer: Trainer, folder: Path, split: str) -> d
     }
     if trainer.is_global_zero:
         folder.mkdir(exist_ok=True)
-        _write(folder / f"{split}.csv", _table(task))
-        _write(folder / f"{split}.json", json.dumps(summary, indent=1))
+        write_whole(folder / f"{split}.csv", _table(task))
+        write_whole(folder / f"{split}.json", json.dumps(summary, indent=1))
     return summary
 
 
@@ -75,9 +75,3 @@ def _table(task: Task) -> str:
 
 def _number(value: Tensor) -> str:
     return "" if math.isnan(value) else f"{float(value):.6g}"
-
-
-def _write(path: Path, text: str) -> None:
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text)
-    os.replace(part, path)

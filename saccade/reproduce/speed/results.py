@@ -5,12 +5,12 @@ The plot can be drawn again from the CSV: `speed_plot(read_timings(path))`.
 
 import csv
 import io
-import os
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from saccade.files import whole_file
 from saccade.reproduce.collect import PROVENANCE
 from saccade.reproduce.figures import DPI
 from saccade.reproduce.results import show
@@ -112,13 +112,11 @@ def _made(timings: Sequence[Timing], facts: Mapping[str, str]) -> str:
 
 def write_results(out: Path, timings: Sequence[Timing], *, setting: Setting, facts: Mapping[str, str]) -> list[Path]:
     """Write all three files whole, or none, and return their paths."""
-    names = [f"{NAME}.csv", f"{NAME}.md", f"{NAME}.png"]
+    paths = [out / f"{NAME}.{kind}" for kind in ("csv", "md", "png")]
     out.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=out, prefix=f"{NAME}-") as folder:
-        table, text, picture = (Path(folder) / name for name in names)
+    with ExitStack() as stack:
+        table, text, picture = (stack.enter_context(whole_file(path)) for path in paths)
         table.write_text(table_of_rounds(timings, facts), encoding="utf-8")
         text.write_text(markdown(timings, setting, facts), encoding="utf-8")
-        speed_plot(timings).savefig(picture, dpi=DPI)
-        for name in names:
-            os.replace(Path(folder) / name, out / name)
-    return [out / name for name in names]
+        speed_plot(timings).savefig(picture, dpi=DPI, format="png")
+    return paths

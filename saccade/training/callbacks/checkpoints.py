@@ -16,6 +16,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
 
+from saccade.files import whole_file
 from saccade.pretrained import Pretrained
 from saccade.training.task import Task
 
@@ -34,11 +35,10 @@ class WholeFiles(TorchCheckpointIO):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """Write beside the place, then move there."""
-        part = Path(f"{path}.part")
-        super().save_checkpoint(checkpoint, part, storage_options)
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        with whole_file(path) as part:
+            super().save_checkpoint(checkpoint, part, storage_options)
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
 
 
 def latest_whole(folder: Path) -> Path | None:

@@ -12,7 +12,6 @@ Messages name keys of the recipe, which are also flags: `optimiser.lr` is `--opt
 import csv
 import logging
 import math
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 
+from saccade.files import whole_file
 from saccade.training.callbacks.snapshot import Snapshot, find_places, take_snapshot
 
 log = logging.getLogger("saccade")
@@ -273,7 +273,5 @@ def _forget_after(path: Path, step: int) -> None:
         return
     with path.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.reader(file) if len(row) == 3 and row[0].isdecimal() and int(row[0]) <= step]
-    part = path.with_suffix(".csv.part")
-    with part.open("w", newline="", encoding="utf-8") as file:
+    with whole_file(path) as part, part.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("step", "kind", "message"), *rows])
-    os.replace(part, path)

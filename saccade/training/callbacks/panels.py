@@ -10,7 +10,6 @@ TensorBoard gets the same as figures after every validation.
 """
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +26,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
 from saccade.datasets.dataset import batch_of_one, unit_range
+from saccade.files import whole_file
 from saccade.images import ImageSource
 from saccade.modes import evaluating
 from saccade.report.look import chart, extent, glance_look
@@ -128,10 +128,8 @@ def write_panel(path: Path, panel: Panel, index: Sequence[int]) -> None:
     for number, glance in enumerate(panel.glances):
         values |= {f"{name}_{number}": np.array(value) for name, value in glance._asdict().items() if name != "label"}
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".npz.part")
-    with part.open("wb") as file:
+    with whole_file(path) as part, part.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **values)
-    os.replace(part, path)
 
 
 class Panels(Callback):

@@ -1,0 +1,28 @@
+"""Files that appear whole or not at all: written beside their place, as NAME.part, and then moved there.
+
+A killed process leaves at most the part behind, which no reader takes for the file; the next writer writes over it.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def whole_file(path: Path | str) -> Iterator[Path]:
+    """Where to write what is to be `path`: moved there if the block ends well, deleted if not."""
+    part = Path(f"{path}.part")
+    try:
+        yield part
+        os.replace(part, path)
+    except BaseException:  # Ctrl-C too
+        part.unlink(missing_ok=True)
+        raise
+
+
+def write_whole(path: Path, content: str | bytes) -> Path:
+    """Write a file, text as UTF-8 with its line ends as they are, and return its path."""
+    with whole_file(path) as part:
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
