@@ -122,8 +122,9 @@ def _reproduce(request: "Request", jobs: Sequence["Job"], at_once: int, console:
     able, failures = make_data(jobs, say)
     failures += run_jobs(able, at_once=at_once, say=say, keep=keep)
     if results := collect(request):
-        for path in [*write_results(request, results), *draw_all(request, results, say)]:
+        for path in write_results(request, results):
             say(f"wrote {path}")
+        draw_all(request, results, say)
     return 1 if failures else 0
 
 

@@ -8,10 +8,10 @@ TABLE-ROW-test.jpg      score map, patches and answer on a test image that was a
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from saccade.files import whole_file
 from saccade.report.examples import Examiner, open_examiner, typical_successes
 from saccade.report.look import extent, glance_look
 from saccade.report.overlay import Caption, overlay
@@ -69,22 +69,28 @@ def learning_plot(table: Table, results: Sequence[Result]) -> Figure:
     return figure
 
 
-def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], None]) -> list[Path]:
-    """Write every picture of a table and return their paths; of runs whose model or images are gone, say so."""
-    figures = {f"{request.stem}.png": box_plot(request.table, results)}
+def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], None]) -> None:
+    """Write every picture of a table and say so; of runs whose model or images are gone, say that."""
+
+    def write(name: str, figure: Figure, seed: int = 0) -> None:
+        path = request.out / f"{request.stem}{name}"
+        with whole_file(path) as part:
+            figure.savefig(part, dpi=DPI, format=path.suffix[1:])
+        say(f"wrote {path}{f' (of seed {seed})' if seed else ''}")
+
+    write(".png", box_plot(request.table, results))
     if any(measure.name in LEARNING for measure in request.table.measures):
-        figures[f"{request.stem}-learning.png"] = learning_plot(request.table, results)
+        write("-learning.png", learning_plot(request.table, results))
     for name in request.table.shown:
-        runs = [each.run for each in results if each.row.name == name and each.run]
-        try:
-            seen = [*looks(runs[0])] if runs else []
-        except (ValueError, OSError) as error:
-            say(f"no pictures of {name}: {error}")
-            continue
-        figures |= {f"{request.stem}-{name}-{what}.jpg": figure for what, figure in seen}
-    for file, figure in figures.items():
-        figure.savefig(request.out / file, dpi=DPI)
-    return [request.out / file for file in figures]
+        runs = [(each.run, each.seed) for each in results if each.row.name == name and each.run]
+        for run, seed in runs[:1]:
+            try:
+                seen = [*looks(run)]
+            except (ValueError, OSError) as error:
+                say(f"no pictures of {name}: {error}")
+                continue
+            for what, figure in seen:
+                write(f"-{name}-{what}.jpg", figure, seed)
 
 
 def looks(run: Run) -> Iterator[tuple[str, Figure]]:

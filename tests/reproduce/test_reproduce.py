@@ -4,13 +4,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 from tiny_table import pretend
 
 import saccade.cli.reproduce as command
 from saccade.cli import main
+from saccade.reproduce import figures
 from saccade.reproduce.collect import collect
-from saccade.reproduce.figures import box_plot, learning_plot
+from saccade.reproduce.figures import box_plot, draw_all, learning_plot
 from saccade.reproduce.results import write_results
 from saccade.reproduce.table import Plan, Row
 
@@ -101,6 +103,21 @@ def test_the_plot_has_a_box_for_each_row_with_runs(request_):
     assert sorted(dots[0].get_xdata()) == pytest.approx([90, 92, 97])
     pretend(request_, two, 0, 0.5)
     assert len(box_plot(request_.table, collect(request_)).axes[0].get_yticklabels()) == 2
+
+
+def test_pictures_are_written_whole_and_tell_their_seed_unless_it_is_the_first(request_, monkeypatch):
+    monkeypatch.setattr(figures, "looks", lambda run: [("end", Figure(figsize=(1, 1)))])
+    one, two, _ = request_.table.rows
+    pretend(request_, one, 0, 0.5)
+    request = request_._replace(table=request_.table._replace(shown=("one", "two")))
+    for seed in (1, 2):
+        pretend(request, two, seed, 0.5)
+    said = []
+    draw_all(request, collect(request), said.append)
+    files = ["spots.png", "spots-one-end.jpg", "spots-two-end.jpg"]
+    assert said == [f"wrote {request.out / file}{of}" for file, of in zip(files, ("", "", " (of seed 1)"), strict=True)]
+    assert [Image.open(request.out / file).format for file in files] == ["PNG", "JPEG", "JPEG"]
+    assert sorted(path.name for path in request.out.iterdir()) == sorted([*files, "runs"])
 
 
 def test_runs_with_a_line_in_the_table_can_be_left_out(tabled, capsys):
