@@ -50,12 +50,14 @@ def run_jobs(jobs: Sequence[Job], *, at_once: int, say: Say, keep: Callable[[], 
     total = len(waiting)
     if total + len(failures) < len(jobs):
         say(f"{len(jobs) - total - len(failures)} of {len(jobs)} runs are finished already")
+    for reason in dict.fromkeys(failure.reason for failure in failures):  # now, not only after hours; rows may share it
+        say(reason)
     with _terminable():
         try:
             while waiting or running:
+                before = len(waiting) + len(running)
                 _start_some(waiting, running, at_once, say, said)
                 time.sleep(LOOK_EVERY_S)
-                before = len(waiting) + len(running)
                 failures += _finish_some(waiting, running, total, say)
                 if len(waiting) + len(running) < before:
                     keep()

@@ -1,5 +1,6 @@
 """The runner, with commands that pretend to train: what is done is skipped, failures and kills harm nobody else."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -106,6 +107,22 @@ def test_the_table_is_kept_after_every_run(jobs):
     assert finished == [1, 2, 3, 4]
 
 
+def test_the_table_is_kept_when_another_runner_has_finished_a_run(jobs, request_):
+    held = jobs[0].beside("lock")
+    held.parent.mkdir(parents=True)
+    kept = []
+    with held.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        def finish_elsewhere(text: str) -> None:
+            if "waits for the process at work" in text:
+                pretend(request_, jobs[0].row, 0, 0.5)
+                lock.close()
+
+        run_jobs(jobs[:1], at_once=1, say=finish_elsewhere, keep=lambda: kept.append(state(jobs[0])))
+    assert kept == ["finished"]
+
+
 def test_runs_left_behind_take_their_place_among_those_at_once(jobs):
     held = jobs[0].beside("lock")
     held.parent.mkdir(parents=True)
@@ -128,9 +145,12 @@ def test_a_folder_of_another_run_is_left_alone(jobs, request_, settings):
     other = pretend(request_, jobs[0].row, 0, 0.5)
     text = (other.folder / "recipe.yaml").read_text()
     (other.folder / "recipe.yaml").write_text(text.replace("steps: 6", settings))
-    (failure,) = run_jobs([fake(jobs[0])], at_once=1, say=lambda text: None)
+    said = []
+    (failure,) = run_jobs([fake(job) for job in jobs[:2]], at_once=1, say=said.append)
     assert "holds a run with other settings" in failure.reason
-    assert starts(jobs[0]) == 0
+    assert said[0] == failure.reason  # before hours of the other runs, and again at the end
+    assert said[-1] == f"failed: one, seed 0: {failure.reason}"
+    assert [starts(job) for job in jobs[:2]] == [0, 1]
 
 
 def test_two_run_side_by_side_and_no_more(jobs):
