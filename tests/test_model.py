@@ -74,7 +74,8 @@ def test_gradient_descent_raises_the_score_of_the_patch_that_helps():
     image[..., 48:72, 72:96] = 1.0
     model = make(selection={"name": "perturbed", "k": 1, "num_samples": 300, "sigma": 0.3}, extraction={"patch": 24})
     grid = model.grid((90, 120))
-    target = int(grid.index_at(torch.tensor([84.0, 60.0])))
+    boxes = grid.boxes(torch.arange(grid.num_candidates))
+    target = int((boxes - torch.tensor([72, 48, 96, 72])).abs().sum(dim=1).argmin())
     scores = torch.full((1, grid.num_candidates), 0.5, requires_grad=True)
     patches = model.extraction(image, model.selection(scores), grid)
     (-patches.mean()).backward()  # brighter is better

@@ -1,4 +1,4 @@
-"""Candidate index ↔ pixels: anchors of many sizes and shapes over one score vector, as NTS-Net has them.
+"""Candidate index → pixels: anchors of many sizes and shapes over one score vector, as NTS-Net has them.
 
 Three levels look at the view in steps of 32, 64 and 128 pixels. An anchor of level l, scale c and aspect ratio a has
 

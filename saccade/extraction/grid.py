@@ -1,4 +1,4 @@
-"""Candidate index ↔ pixels: a grid of equally sized patches over the image.
+"""Candidate index → pixels: a grid of equally sized patches over the image.
 
 Two geometries place patch (i, j):
 
@@ -46,13 +46,6 @@ class Grid(NamedTuple):
         corner = self.left_top_px(index)
         height, width = self.patch
         return torch.cat([corner, corner + corner.new_tensor([width, height])], dim=-1)
-
-    def index_at(self, xy_px: Float[Tensor, "*shape 2"]) -> Int[Tensor, "*shape"]:
-        """The candidate whose centre is nearest to each point; the inverse of taking a box's centre."""
-        height, width = self.patch
-        col = (xy_px[..., :1] - (self.left_px + width / 2)).abs().argmin(-1)
-        row = (xy_px[..., 1:] - (self.top_px + height / 2)).abs().argmin(-1)
-        return row * self.left_px.shape[0] + col
 
     def centred_in(self, size: Int[Tensor, "B 2"]) -> Bool[Tensor, "B N"]:
         """Which candidates have their centre inside a picture of `size` (height, width) at the top left."""

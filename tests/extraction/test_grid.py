@@ -65,16 +65,14 @@ def test_the_stretched_grid_misses_it():
 
 @pytest.mark.parametrize("geometry", ["aligned", "stretched"])
 @pytest.mark.parametrize("patch", [(100, 100), (31, 64), (7, 3)])
-def test_index_and_pixels_are_inverse(geometry, patch):
+def test_candidates_run_row_by_row(geometry, patch):
     grid = grid_for(geometry, (203, 331), 1 / 3, patch)
-    index = torch.arange(grid.num_candidates)
-    boxes = grid.boxes(index)
-    centre = (boxes[:, :2] + boxes[:, 2:]) / 2
-    assert torch.equal(grid.index_at(centre), index)
+    boxes = grid.boxes(torch.arange(grid.num_candidates))
+    assert torch.equal(boxes[:, [1, 0]], torch.cartesian_prod(grid.top_px, grid.left_px))
     assert ((boxes[:, 2:] - boxes[:, :2]) == torch.tensor([patch[1], patch[0]])).all()
 
 
-def test_candidates_run_row_by_row():
+def test_a_box_is_left_top_right_bottom():
     grid = Grid(torch.tensor([0, 10]), torch.tensor([0, 7, 14]), (5, 4))
     assert grid.boxes(torch.tensor([[4]])).tolist() == [[[7, 10, 11, 15]]]
 
