@@ -7,9 +7,9 @@ import csv
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from saccade.report.run import Run, read_run
 from saccade.reproduce.jobs import Job, Request, essence, make_job, run_name, state
@@ -74,7 +74,7 @@ def _runs(request: Request, row: Row) -> Iterator[Result]:
             run = read_run(job.folder)
             steps, accuracy = run.series("val/accuracy")
             curve = tuple(zip((int(step) for step in steps), map(float, accuracy), strict=True))
-            yield Result(row, seed, fingerprint(job), _numbers(run, job.evaluation), curve, _facts(run), run)
+            yield Result(row, seed, fingerprint(job), _numbers(run, job.evaluation), curve, as_text(run.facts), run)
 
 
 def _numbers(run: Run, name: str) -> dict[str, float]:
@@ -86,9 +86,10 @@ def _numbers(run: Run, name: str) -> dict[str, float]:
     return numbers
 
 
-def _facts(run: Run) -> dict[str, str]:
-    versions = " ".join(f"{package}=={number}" for package, number in run.facts.get("versions", {}).items())
-    return {name: str(run.facts.get(name, "")) for name in PROVENANCE} | {"versions": versions}
+def as_text(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The facts of `PROVENANCE` as the CSV has them."""
+    versions = " ".join(f"{package}=={number}" for package, number in facts.get("versions", {}).items())
+    return {name: str(facts.get(name, "")) for name in PROVENANCE} | {"versions": versions}
 
 
 def _read_lines(request: Request) -> list[dict[str, str]]:

@@ -38,20 +38,15 @@ class Facts:
 
         If it goes on with other code, both commits are kept.
         """
-        now = commit()
-        if self.known and str(now) not in str(self.known["commit"]).split(" then "):
-            self.known["commit"] = f"{self.known['commit']} then {now}"
+        made = made_with(recipe.accelerator)
+        if self.known and str(made["commit"]) not in str(self.known["commit"]).split(" then "):
+            self.known["commit"] = f"{self.known['commit']} then {made['commit']}"
         self._add(
             {
                 "seed": recipe.seed,
                 "command": " ".join(sys.argv),
-                "began": _now(),
-                "saccade": saccade.__version__,
-                "commit": now,
-                "python": platform.python_version(),
-                "versions": {name: version(name) for name in PACKAGES},
-                "hardware": hardware(recipe.accelerator),
-                "threads": torch.get_num_threads(),
+                "began": now(),
+                **made,
                 "parameters": sum(p.numel() for p in model.parameters()),
                 "seconds_of_training": 0.0,
                 **self.known,
@@ -68,12 +63,24 @@ class Facts:
 
     def finish(self) -> None:
         """The run needs nothing more."""
-        self._add({"finished": _now()})
+        self._add({"finished": now()})
 
     @rank_zero_only
     def _add(self, facts: dict[str, Any]) -> None:
         self.known |= facts
         write_whole(self.path, json.dumps(self.known, indent=1))
+
+
+def made_with(accelerator: str) -> dict[str, Any]:
+    """The code, the packages and the machine that numbers come from."""
+    return {
+        "saccade": saccade.__version__,
+        "commit": commit(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in PACKAGES},
+        "hardware": hardware(accelerator),
+        "threads": torch.get_num_threads(),
+    }
 
 
 def commit() -> str | None:
@@ -105,5 +112,6 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _now() -> str:
+def now() -> str:
+    """The time, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")

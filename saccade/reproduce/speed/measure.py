@@ -7,27 +7,24 @@ alike. As in the paper, each system has the batch size that suits it best, of th
 """
 
 import math
-import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-import saccade
 from saccade.config import ModelConfig
 from saccade.inference import for_inference
 from saccade.pretrained import Pretrained
+from saccade.reproduce.collect import as_text
 from saccade.reproduce.speed.systems import Setting, System, Timing
 from saccade.selection import perturbed_topk
 from saccade.systems import build_model
-from saccade.training.provenance import PACKAGES, commit, hardware
+from saccade.training.provenance import made_with, now
 
 CLASSES = 10
 GPU_BATCHES = (1, 4, 16, 64)
@@ -52,15 +49,8 @@ def measure(setting: Setting, *, rounds: int, say: Callable[[str], None]) -> lis
 
 def provenance() -> dict[str, str]:
     """What timings are taken with, as the CSV has it for every table."""
-    return {
-        "hardware": hardware("auto"),
-        "threads": str(torch.get_num_threads()),
-        "commit": commit() or "unknown",
-        "saccade": saccade.__version__,
-        "python": platform.python_version(),
-        "versions": " ".join(f"{name}=={version(name)}" for name in PACKAGES),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    made = made_with("auto")
+    return as_text({**made, "commit": made["commit"] or "unknown", "finished": now()})
 
 
 def build_all(setting: Setting, device: torch.device) -> dict[System, Run]:
