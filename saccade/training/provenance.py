@@ -36,11 +36,12 @@ class Facts:
     def begin(self, recipe: Recipe, model: nn.Module) -> None:
         """Write down who, what and on what; a run that goes on keeps what was written when it began.
 
-        If it goes on with other code, both commits are kept.
+        If it goes on with other code or on another machine, both are kept.
         """
         made = made_with(recipe.accelerator)
-        if self.known and str(made["commit"]) not in str(self.known["commit"]).split(" then "):
-            self.known["commit"] = f"{self.known['commit']} then {made['commit']}"
+        for name in ("commit", "hardware", "threads"):
+            if self.known and str(made[name]) not in str(self.known[name]).split(" then "):
+                self.known[name] = f"{self.known[name]} then {made[name]}"
         self._add(
             {
                 "seed": recipe.seed,

@@ -228,12 +228,13 @@ def test_a_mistyped_folder_of_data_takes_no_run_folder(spots, tmp_path, without_
     train(replace(recipe, steps=2), tmp_path / "run")
 
 
-def test_the_commits_of_a_run_that_goes_on_are_all_kept(undisturbed, spots, tmp_path, monkeypatch):
+@pytest.mark.parametrize("fact", ["commit", "hardware"])
+def test_all_that_a_run_was_made_with_is_kept(fact, undisturbed, spots, tmp_path, monkeypatch):
     recipe, model = tiny_recipe(spots), load_model(undisturbed / "best")
-    for number in ("abc", "abc", "def", "abc"):
-        monkeypatch.setattr(provenance, "commit", lambda number=number: number)
+    for name in ("abc", "abc", "def", "abc"):
+        monkeypatch.setattr(provenance, fact, lambda *_, name=name: name)
         Facts(tmp_path / "run.json").begin(recipe, model)
-    assert Facts(tmp_path / "run.json").get("commit") == "abc then def"
+    assert Facts(tmp_path / "run.json").get(fact) == "abc then def"
 
 
 def test_the_best_model_is_chosen_by_validation(undisturbed):
