@@ -1,6 +1,6 @@
 """Which gradient teaches a scorer? A trained network that reads, a scorer that knows nothing, and labels.
 
-python benchmarks/bench_scorer_learning.py RUN
+python benchmarks/scorer_learning.py RUN
 
 RUN is a run of patch selection with the selection `perturbed`, such as billiard_small/perturbed. Its scorer is drawn
 anew and everything else held still, so that the only thing to learn is where to look, and the only teacher the gradient
