@@ -2,16 +2,16 @@
 
 python benchmarks/scorer_learning.py RUN
 
-RUN is a run of patch selection with the selection `perturbed`, such as billiard_small/perturbed. Its scorer is drawn
-anew and everything else held still, so that the only thing to learn is where to look, and the only teacher the gradient
-through the selection. All gradients have the same scorers, images and steps.
+RUN is a run of patch selection with the selection `perturbed`, such as one of `saccade reproduce gradients`. Its
+scorer is drawn anew and everything else held still, so that the only thing to learn is where to look, and the only
+teacher the gradient through the selection. All gradients have the same scorers, images and steps.
 """
 
 import argparse
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,9 @@ def look(model: Any, images: ImageDataset, recipe: Recipe, count: int) -> dict[s
     return measure(gather(parts))
 
 
-def learn(model: Any, data: dict[str, ImageDataset], recipe: Recipe, every: int, count: int) -> Iterator[dict]:
+def learn(
+    model: Any, data: dict[str, ImageDataset], recipe: Recipe, every: int, count: int
+) -> Iterator[dict[str, float]]:
     """The scorer learns; what is measured before the first step and after every `every` steps."""
     optimiser = torch.optim.AdamW(model.scorer.parameters(), lr=LEARNING_RATE)
     yield look(model, data["val"], recipe, count)
@@ -64,14 +66,22 @@ def learn(model: Any, data: dict[str, ImageDataset], recipe: Recipe, every: int,
             yield look(model, data["val"], recipe, count)
 
 
-def main() -> None:
+def show(points: Sequence[float]) -> str:
+    return f"{100 * statistics.mean(points):.1f}% ({100 * min(points):.0f} to {100 * max(points):.0f})"
+
+
+def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--every", type=int, default=50)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--images", type=int, default=320, help="validation images")
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse()
     keep_freed_memory()
     recipe = load_recipe(args.run / "recipe.yaml")
     recipe = replace(recipe, steps=args.steps, warm_up=replace(recipe.warm_up, steps=0))
@@ -80,27 +90,20 @@ def main() -> None:
     trained = load_model(args.run / "best")
     full = look(trained, data["val"], recipe, args.images)
     print(f"the run's own scorer: accuracy {full['accuracy']:.1%}, hit rate {full['hit_rate']:.3f}", flush=True)
+    curves: dict[str, list[list[dict[str, float]]]] = {gradient: [] for gradient in GRADIENTS}
+    for gradient, seed in product(GRADIENTS, range(args.seeds)):
+        model = forgetful(trained, gradient, seed)
+        curve = [*learn(model, data, replace(recipe, seed=seed), args.every, args.images)]
+        print(gradient, seed, *(f"{point['accuracy']:.3f}/{point['hit_rate']:.3f}" for point in curve), flush=True)
+        curves[gradient].append(curve)
     head = ["gradient", *(f"{step} steps" for step in range(0, args.steps + 1, args.every))]
-    rows: dict[str, list[list[str]]] = {"accuracy": [], "hit_rate": []}
-    for gradient in GRADIENTS:
-        curves = []
-        for seed in range(args.seeds):
-            model = forgetful(trained, gradient, seed)
-            curves.append([*learn(model, data, replace(recipe, seed=seed), args.every, args.images)])
-            print(
-                gradient, seed, [f"{point['accuracy']:.3f}/{point['hit_rate']:.3f}" for point in curves[-1]], flush=True
-            )
-        for name, shown in rows.items():
-            points = ([point[name] for point in at] for at in zip(*curves, strict=True))
-            shown.append(
-                [
-                    gradient,
-                    *(f"{100 * statistics.mean(p):.1f}% ({100 * min(p):.0f} to {100 * max(p):.0f})" for p in points),
-                ]
-            )
-    for name, shown in rows.items():
+    for name in ("accuracy", "hit_rate"):
+        rows = [
+            [gradient, *(show([point[name] for point in at]) for at in zip(*its_curves, strict=True))]
+            for gradient, its_curves in curves.items()
+        ]
         title = f"Validation {name.replace('_', ' ')}, mean (worst to best) of {args.seeds} scorers, σ = {SIGMA}"
-        print_table(title, head, shown)
+        print_table(title, head, rows)
 
 
 if __name__ == "__main__":
