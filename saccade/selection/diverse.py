@@ -6,7 +6,7 @@ smoothing makes the expectation of any function of the scores differentiable; `d
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -20,6 +20,7 @@ from saccade.selection.gradients import Perturbation
 from saccade.selection.noise import NOISES
 from saccade.selection.normalise import normalise_scores, scale_gradient
 from saccade.selection.selection import Selection, identity_selection
+from saccade.selection.support import uncompiled
 from saccade.selection.suppression import (
     Run,
     among_the_best,
@@ -46,6 +47,7 @@ def hard_diverse_topk(
     return identity_selection(best.sort(dim=1).values, scores.dtype)
 
 
+@uncompiled
 def diverse_topk(
     scores: Float[Tensor, "B N"],
     k: int,
@@ -82,11 +84,6 @@ def diverse_topk(
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device if generator else "cpu"))
         weight, index = _DiverseTopK.apply(scores, boxes.to(scores), k, sigma, num_samples, max_overlap, gradient, seed)
     return Selection(index, weight)
-
-
-if not TYPE_CHECKING:  # the decorator hides the signature from type checkers
-    # The size of the support depends on the scores: a compiled model calls this uncompiled.
-    diverse_topk = torch.compiler.disable(diverse_topk)
 
 
 class _DiverseTopK(torch.autograd.Function):

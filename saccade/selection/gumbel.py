@@ -11,7 +11,7 @@ the mean hard selection it is biased.
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -22,9 +22,10 @@ from saccade.selection.hard import hard_topk
 from saccade.selection.noise import NOISES
 from saccade.selection.normalise import normalise_scores
 from saccade.selection.selection import Selection
-from saccade.selection.support import ANY_ORDER, SCORE_ORDER, check_temperature, reach, within
+from saccade.selection.support import ANY_ORDER, SCORE_ORDER, check_temperature, reach, uncompiled, within
 
 
+@uncompiled
 def gumbel_topk(
     scores: Float[Tensor, "B N"],
     k: int,
@@ -63,11 +64,6 @@ def gumbel_topk(
         below = math.log(k) + temperature * reach(k, n)
         index = within(keys, k, below=below)  # B S
         return Selection(index, successive_softmax(keys.gather(1, index), k, temperature=temperature))
-
-
-if not TYPE_CHECKING:  # the decorator hides the signature from type checkers
-    # The size of the support depends on the noise: a compiled model calls this uncompiled.
-    gumbel_topk = torch.compiler.disable(gumbel_topk)
 
 
 def successive_softmax(keys: Float[Tensor, "B S"], k: int, *, temperature: float) -> Float[Tensor, "B K S"]:

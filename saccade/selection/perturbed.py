@@ -4,7 +4,7 @@ Y_σ = E_Z[ argmax_{Y ∈ C} ⟨Y, (s + σZ) 1ᵀ⟩ ], where C makes the argmax
 slots in index order. The expectation is a mean over `num_samples` draws; `gradients` says how it is differentiated.
 """
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -18,6 +18,7 @@ from saccade.selection.hard import hard_topk
 from saccade.selection.noise import NOISES, Noise
 from saccade.selection.normalise import normalise_scores, scale_gradient
 from saccade.selection.selection import Selection
+from saccade.selection.support import uncompiled
 
 # Weights (B·K·S) of one call: 128 MB of float32. It only binds where hundreds of thousands of candidates are all alike;
 # then the lowest of those that no draw lifted get no gradient.
@@ -27,6 +28,7 @@ GradientName = Literal["conditional", "score", "diagonal"]
 NoiseName = Literal["normal", "gumbel"]
 
 
+@uncompiled
 def perturbed_topk(
     scores: Float[Tensor, "B N"],
     k: int,
@@ -67,11 +69,6 @@ def perturbed_topk(
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device if generator else "cpu"))
         weight, index = _PerturbedTopK.apply(scores, k, sigma, num_samples, gradient, NOISES[noise], seed)
     return Selection(index, weight)
-
-
-if not TYPE_CHECKING:  # the decorator hides the signature from type checkers
-    # The size of the support depends on the scores: a compiled model calls this uncompiled.
-    perturbed_topk = torch.compiler.disable(perturbed_topk)
 
 
 class _PerturbedTopK(torch.autograd.Function):

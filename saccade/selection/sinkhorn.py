@@ -19,7 +19,7 @@ Gradient. Differentiating "column j sums to N ν_j" gives the change of u, again
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -32,13 +32,14 @@ from saccade.selection.hard import hard_topk
 from saccade.selection.normalise import normalise_scores
 from saccade.selection.selection import Selection
 from saccade.selection.sinkhorn_released import released_sinkhorn_topk
-from saccade.selection.support import ANY_ORDER, SCORE_ORDER, highest, reach
+from saccade.selection.support import ANY_ORDER, SCORE_ORDER, highest, reach, uncompiled
 
 # Keeps κ regular where a slot is all but hard. There P_ij (j − Σ_l l P_il) is as small as κ, so what it takes away from
 # the gradient is about RIDGE / ε.
 RIDGE = 1e-12
 
 
+@uncompiled
 def sinkhorn_topk(
     scores: Float[Tensor, "B N"],
     k: int,
@@ -75,11 +76,6 @@ def sinkhorn_topk(
         index = highest(scores, lowest, at_least=places)  # B S
         weight = _SinkhornTopK.apply(scores.gather(1, index), k, epsilon, iterations, tolerance)
     return Selection(index, weight)
-
-
-if not TYPE_CHECKING:  # the decorator hides the signature from type checkers
-    # The size of the support depends on the scores: a compiled model calls this uncompiled.
-    sinkhorn_topk = torch.compiler.disable(sinkhorn_topk)
 
 
 class _SinkhornTopK(torch.autograd.Function):

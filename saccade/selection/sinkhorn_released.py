@@ -11,8 +11,6 @@ Gradient: the algorithm's, which takes the plan for solved, whatever its row sum
     ∂s_i = (2/ε) Σ_j (α_i + β_j − G_ij) P_ij (s_i − j).
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -20,12 +18,13 @@ from torch.autograd.function import once_differentiable
 
 from saccade.selection.check import check_k, check_scores
 from saccade.selection.selection import Selection
-from saccade.selection.support import NEGLIGIBLE
+from saccade.selection.support import NEGLIGIBLE, uncompiled
 
 # Hard slots make the system for β singular; what is divided by it is zero there up to rounding.
 RIDGE = 1e-9
 
 
+@uncompiled
 def released_sinkhorn_topk(
     scores: Float[Tensor, "B N"], k: int, *, epsilon: float = 1e-4, iterations: int = 2000
 ) -> Selection:
@@ -47,11 +46,6 @@ def released_sinkhorn_topk(
         count = int((weight.detach().amax(dim=1) > NEGLIGIBLE).sum(dim=1).max())
         index = scores.detach().topk(count, dim=1, sorted=False).indices.sort(dim=1).values  # B S
         return Selection(index, weight.gather(2, index[:, None].expand(-1, k, -1)))
-
-
-if not TYPE_CHECKING:  # the decorator hides the signature from type checkers
-    # The size of the support depends on the scores: a compiled model calls this uncompiled.
-    released_sinkhorn_topk = torch.compiler.disable(released_sinkhorn_topk)
 
 
 class _ReleasedSinkhorn(torch.autograd.Function):

@@ -5,7 +5,7 @@ one K×N table, no iteration. The gradient is exact, but for the relaxation: at 
 candidates above the j-th, and inference looks at single candidates.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -15,9 +15,10 @@ from saccade.selection.check import check_k, check_scores
 from saccade.selection.hard import hard_topk
 from saccade.selection.normalise import normalise_scores
 from saccade.selection.selection import Selection
-from saccade.selection.support import ANY_ORDER, SCORE_ORDER, check_temperature, reach, within
+from saccade.selection.support import ANY_ORDER, SCORE_ORDER, check_temperature, reach, uncompiled, within
 
 
+@uncompiled
 def softsort_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: float = 0.01) -> Selection:
     """Rows 1 … K of SoftSort, the highest score first.
 
@@ -40,11 +41,6 @@ def softsort_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: float = 
         ranked = kept.sort(dim=1, descending=True, stable=True).values[:, :k]
         distance = (ranked[:, :, None] - kept[:, None]).abs()  # B K S
         return Selection(index, (-distance / temperature).softmax(dim=2))
-
-
-if not TYPE_CHECKING:  # the decorator hides the signature from type checkers
-    # The size of the support depends on the scores: a compiled model calls this uncompiled.
-    softsort_topk = torch.compiler.disable(softsort_topk)
 
 
 class SoftSortTopK(nn.Module):

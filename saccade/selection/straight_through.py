@@ -11,7 +11,7 @@ would shift, and uses the loss's slope at the chosen patch where a swap is a jum
 training sees the same sharp patches as inference.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -21,9 +21,10 @@ from saccade.selection.check import check_k, check_scores
 from saccade.selection.hard import hard_topk
 from saccade.selection.normalise import normalise_scores
 from saccade.selection.selection import Selection
-from saccade.selection.support import check_temperature, reach, within
+from saccade.selection.support import check_temperature, reach, uncompiled, within
 
 
+@uncompiled
 def straight_through_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: float = 0.01) -> Selection:
     """The K highest scores in index order, as `hard_topk`, with a biased gradient of a softmax.
 
@@ -48,11 +49,6 @@ def straight_through_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: 
         logits = (scores.gather(1, index) / temperature)[:, None].masked_fill(elsewhere, -torch.inf)
         soft = logits.softmax(dim=2)
         return Selection(index, own.to(soft.dtype) + (soft - soft.detach()))
-
-
-if not TYPE_CHECKING:  # the decorator hides the signature from type checkers
-    # The size of the support depends on the scores: a compiled model calls this uncompiled.
-    straight_through_topk = torch.compiler.disable(straight_through_topk)
 
 
 class StraightThroughTopK(nn.Module):

@@ -1,4 +1,4 @@
-"""What selectors that are made of softmaxes share: which candidates they keep, and which temperatures they accept.
+"""What soft selectors share: how they are compiled, and if made of softmaxes, what they keep and their temperatures.
 
 A softmax gives every candidate some weight, and every candidate with a weight must be read from the image. Each
 selector bounds the weight of a candidate by how far its score lies below the best, and drops what lies below the
@@ -6,15 +6,25 @@ bound. What is left out weighs less than `NEGLIGIBLE` in all slots together: far
 """
 
 import math
+from collections.abc import Callable
+from typing import TypeVar, cast
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+Selector = TypeVar("Selector", bound=Callable)
 
 NEGLIGIBLE = 1e-9
 
 # Why such a selector does not go with an aggregation that tells the slots apart.
 SCORE_ORDER = "its slots are in score order in training and in index order at inference"
 ANY_ORDER = ("mean", "max", "placed", "transformer", "attention")
+
+
+def uncompiled(selector: Selector) -> Selector:
+    """A selector whose support's size depends on the scores or the noise: a compiled model calls it uncompiled."""
+    return cast(Selector, torch.compiler.disable(selector))  # which hides the signature
 
 
 def reach(k: int, n: int) -> float:
