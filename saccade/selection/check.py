@@ -36,6 +36,27 @@ def check_k(k: int, n: int) -> None:
         raise ValueError(f"k is {k} and there are {n} candidates, expected 1 ≤ k ≤ {n}: {fix}")
 
 
+def check_name(option: str, name: str, known: Collection[str]) -> None:
+    """An option that takes a name must have one of the `known`."""
+    if name not in known:
+        raise ValueError(f"{option} is {name!r}, expected one of {', '.join(known)}")
+
+
+def check_sigma(sigma: float) -> None:
+    """A noise level must be finite and not negative."""
+    if not 0 <= sigma < float("inf"):
+        raise ValueError(f"sigma is {sigma}, expected a finite number ≥ 0: 0 selects without noise, 0.05 is usual")
+
+
+def check_draws(sigma: float, num_samples: int, gradient: str, gradients: Collection[str]) -> None:
+    """Noise must have a level, and one of the `gradients` as many draws as it needs."""
+    check_sigma(sigma)
+    check_name("gradient", gradient, gradients)
+    least = 2 if gradient == "score" else 1
+    if num_samples < least:
+        raise ValueError(f"num_samples is {num_samples}, expected at least {least} with the {gradient} gradient")
+
+
 def check_together(selection: Any, name: str, aggregation: str, known: Collection[str]) -> None:
     """An aggregation must mean something for the slots of a selection; `name` and `aggregation` are as configured."""
     understood = [each for each in known if each in getattr(selection, "aggregations", known)]

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from saccade.selection.check import check_k, check_scores
+from saccade.selection.check import check_draws, check_k, check_scores
 from saccade.selection.diverse_gradients import GRADIENTS
 from saccade.selection.draws import Draws, mean_indicators, noise_chunks
 from saccade.selection.gradients import Perturbation
@@ -74,7 +74,7 @@ def diverse_topk(
              [0., 0., 1.]]])
     """
     _check(scores, k, boxes, max_overlap)
-    _check_options(sigma, num_samples, gradient)
+    check_draws(sigma, num_samples, gradient, GRADIENTS)
     with torch.autocast(scores.device.type, enabled=False):
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         if sigma < torch.finfo(scores.dtype).tiny or k == scores.shape[1]:
@@ -163,16 +163,6 @@ def _check_overlap(max_overlap: float) -> None:
         raise ValueError(f"max_overlap is {max_overlap}, expected an IoU from 0 (no common pixel) to 1 (no matter)")
 
 
-def _check_options(sigma: float, num_samples: int, gradient: str) -> None:
-    if not 0 <= sigma < float("inf"):
-        raise ValueError(f"sigma is {sigma}, expected a finite number ≥ 0: 0 selects without noise")
-    if gradient not in GRADIENTS:
-        raise ValueError(f"gradient is {gradient!r}, expected one of {', '.join(GRADIENTS)}")
-    least = 2 if gradient == "score" else 1
-    if num_samples < least:
-        raise ValueError(f"num_samples is {num_samples}, expected at least {least} with the {gradient} gradient")
-
-
 class DiverseTopK(nn.Module):
     """`diverse_topk` in training, `hard_diverse_topk` in evaluation.
 
@@ -192,7 +182,7 @@ class DiverseTopK(nn.Module):
         gradient_per_sigma: bool = False,
     ):
         super().__init__()
-        _check_options(sigma, num_samples, gradient)
+        check_draws(sigma, num_samples, gradient, GRADIENTS)
         _check_overlap(max_overlap)
         self.k = k
         self.sigma = sigma

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.selection.check import check_k, check_scores
+from saccade.selection.check import check_k, check_scores, check_sigma
 from saccade.selection.hard import hard_topk
 from saccade.selection.noise import NOISES
 from saccade.selection.normalise import normalise_scores
@@ -93,8 +93,7 @@ def _log_rest(logits: Tensor) -> Tensor:
 
 
 def _check_options(sigma: float, temperature: float) -> None:
-    if not 0 <= sigma < float("inf"):
-        raise ValueError(f"sigma is {sigma}, expected a finite number ≥ 0: 0 selects without noise")
+    check_sigma(sigma)
     check_temperature(temperature)
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from saccade.selection.check import check_k, check_scores
+from saccade.selection.check import check_draws, check_k, check_name, check_scores
 from saccade.selection.draws import Draws, draw_topk, mean_indicators, near_the_top
 from saccade.selection.gradients import GRADIENTS, Perturbation
 from saccade.selection.hard import hard_topk
@@ -128,16 +128,8 @@ def _support(draws: Draws, kept_scores: Tensor, swap_reach: float | None) -> Int
 
 
 def _check_options(sigma: float, num_samples: int, gradient: str, noise: str) -> None:
-    if not 0 <= sigma < float("inf"):
-        raise ValueError(
-            f"sigma is {sigma}, expected a finite number ≥ 0: 0 selects without noise, the paper uses 0.05"
-        )
-    least = 2 if gradient == "score" else 1
-    if num_samples < least:
-        raise ValueError(f"num_samples is {num_samples}, expected at least {least} with the {gradient} gradient")
-    for kind, name, table in (("gradient", gradient, GRADIENTS), ("noise", noise, NOISES)):
-        if name not in table:
-            raise ValueError(f"{kind} is {name!r}, expected one of {', '.join(table)}")
+    check_draws(sigma, num_samples, gradient, GRADIENTS)
+    check_name("noise", noise, NOISES)
 
 
 class PerturbedTopK(nn.Module):

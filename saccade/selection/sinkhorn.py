@@ -27,7 +27,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from saccade.selection.check import check_k, check_scores
+from saccade.selection.check import check_k, check_name, check_scores
 from saccade.selection.hard import hard_topk
 from saccade.selection.normalise import normalise_scores
 from saccade.selection.selection import Selection
@@ -179,8 +179,7 @@ class SinkhornTopK(nn.Module):
     ):
         super().__init__()
         _check_options(epsilon, iterations, tolerance=1.0)
-        if solver not in SOLVERS:
-            raise ValueError(f"solver is {solver!r}, expected one of {', '.join(SOLVERS)}")
+        check_name("solver", solver, SOLVERS)
         self.k = k
         self.solver: Solver = solver
         self.epsilon = epsilon
