@@ -17,9 +17,9 @@ from saccade.selection.check import check_draws, check_k, check_scores
 from saccade.selection.diverse_gradients import GRADIENTS
 from saccade.selection.draws import Draws, mean_indicators, noise_chunks
 from saccade.selection.gradients import Perturbation
-from saccade.selection.noise import NOISES
+from saccade.selection.noise import NOISES, draw_seed
 from saccade.selection.normalise import normalise_scores, scale_gradient
-from saccade.selection.selection import Selection, identity_selection
+from saccade.selection.selection import Selection, identity_selection, zero_gradient
 from saccade.selection.support import uncompiled
 from saccade.selection.suppression import (
     Run,
@@ -78,10 +78,8 @@ def diverse_topk(
     with torch.autocast(scores.device.type, enabled=False):
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         if sigma < torch.finfo(scores.dtype).tiny or k == scores.shape[1]:
-            hard = hard_diverse_topk(scores, k, boxes, max_overlap=max_overlap)
-            # Tied to the scores, so that a scorer in training receives a zero gradient rather than none.
-            return Selection(hard.index, hard.weight + (0 * scores).sum(dim=1)[:, None, None])
-        seed = int(torch.randint(2**62, (), generator=generator, device=generator.device if generator else "cpu"))
+            return zero_gradient(hard_diverse_topk(scores, k, boxes, max_overlap=max_overlap), scores)
+        seed = draw_seed(generator)
         weight, index = _DiverseTopK.apply(scores, boxes.to(scores), k, sigma, num_samples, max_overlap, gradient, seed)
     return Selection(index, weight)
 

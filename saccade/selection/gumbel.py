@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from saccade.selection.check import check_k, check_scores, check_sigma
 from saccade.selection.hard import hard_topk
-from saccade.selection.noise import NOISES
+from saccade.selection.noise import NOISES, draw_seed
 from saccade.selection.normalise import normalise_scores
-from saccade.selection.selection import Selection
+from saccade.selection.selection import Selection, zero_gradient
 from saccade.selection.support import ANY_ORDER, SCORE_ORDER, check_temperature, reach, uncompiled, within
 
 
@@ -55,11 +55,8 @@ def gumbel_topk(
     with torch.autocast(scores.device.type, enabled=False):
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         if sigma < torch.finfo(scores.dtype).tiny:
-            chosen = hard_topk(scores, k)
-            # Tied to the scores, so that a scorer in training receives a zero gradient rather than none.
-            return Selection(chosen.index, chosen.weight + (0 * scores).sum(dim=1)[:, None, None])
-        seed = int(torch.randint(2**62, (), generator=generator, device=generator.device if generator else "cpu"))
-        own_generator = torch.Generator(scores.device).manual_seed(seed)
+            return zero_gradient(hard_topk(scores, k), scores)
+        own_generator = torch.Generator(scores.device).manual_seed(draw_seed(generator))
         keys = scores / sigma + NOISES["gumbel"].sample(torch.empty_like(scores), own_generator)
         below = math.log(k) + temperature * reach(k, n)
         index = within(keys, k, below=below)  # B S

@@ -33,6 +33,11 @@ class Noise(NamedTuple):
     density_reach: float
 
 
+def draw_seed(generator: torch.Generator | None) -> int:
+    """A seed by chance, so that noise can be drawn on any device, and drawn again instead of being kept."""
+    return int(torch.randint(2**62, (), generator=generator, device=generator.device if generator else "cpu"))
+
+
 def _sample_gumbel(out: Tensor, generator: torch.Generator) -> Tensor:
     uniform = out.uniform_(generator=generator).clamp_(min=torch.finfo(out.dtype).tiny)
     return uniform.log_().neg_().log_().neg_()

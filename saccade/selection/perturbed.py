@@ -15,9 +15,9 @@ from saccade.selection.check import check_draws, check_k, check_name, check_scor
 from saccade.selection.draws import Draws, draw_topk, mean_indicators, near_the_top
 from saccade.selection.gradients import GRADIENTS, Perturbation
 from saccade.selection.hard import hard_topk
-from saccade.selection.noise import NOISES, Noise
+from saccade.selection.noise import NOISES, Noise, draw_seed
 from saccade.selection.normalise import normalise_scores, scale_gradient
-from saccade.selection.selection import Selection
+from saccade.selection.selection import Selection, zero_gradient
 from saccade.selection.support import uncompiled
 
 # Weights (B·K·S) of one call: 128 MB of float32. It only binds where hundreds of thousands of candidates are all alike;
@@ -63,10 +63,8 @@ def perturbed_topk(
     with torch.autocast(scores.device.type, enabled=False):
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         if sigma < torch.finfo(scores.dtype).tiny or k == scores.shape[1]:
-            index, weight, *_ = hard_topk(scores, k)
-            # Tied to the scores, so that a scorer in training receives a zero gradient rather than none.
-            return Selection(index, weight + (0 * scores).sum(dim=1)[:, None, None])
-        seed = int(torch.randint(2**62, (), generator=generator, device=generator.device if generator else "cpu"))
+            return zero_gradient(hard_topk(scores, k), scores)
+        seed = draw_seed(generator)
         weight, index = _PerturbedTopK.apply(scores, k, sigma, num_samples, gradient, NOISES[noise], seed)
     return Selection(index, weight)
 

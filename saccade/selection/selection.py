@@ -76,3 +76,8 @@ def identity_selection(index: Int[Tensor, "B K"], dtype: torch.dtype) -> Selecti
     batch, k = index.shape
     weight = torch.eye(k, dtype=dtype, device=index.device).expand(batch, k, k)
     return Selection(index, weight, hard=True)
+
+
+def zero_gradient(selection: Selection, scores: Float[Tensor, "B N"]) -> Selection:
+    """The same choice, tied to the scores: a scorer in training receives a zero gradient rather than none."""
+    return Selection(selection.index, selection.weight + (0 * scores).sum(dim=1)[:, None, None])
