@@ -11,17 +11,18 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from saccade.selection.check import check_draws, check_k, check_scores
 from saccade.selection.diverse_gradients import GRADIENTS
-from saccade.selection.draws import Draws, mean_indicators, noise_chunks
-from saccade.selection.gradients import Perturbation
+from saccade.selection.draws import Draws, find_support, noise_chunks
+from saccade.selection.gradients import Perturbation, mean_selection
 from saccade.selection.noise import NOISES, draw_seed
 from saccade.selection.normalise import normalise_scores, scale_gradient
 from saccade.selection.selection import Selection, identity_selection, zero_gradient
 from saccade.selection.support import uncompiled
 from saccade.selection.suppression import (
+    LeaveOneOut,
+    Picks,
     Run,
     among_the_best,
     best_apart,
@@ -79,50 +80,28 @@ def diverse_topk(
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         if sigma < torch.finfo(scores.dtype).tiny or k == scores.shape[1]:
             return zero_gradient(hard_diverse_topk(scores, k, boxes, max_overlap=max_overlap), scores)
-        seed = draw_seed(generator)
-        weight, index = _DiverseTopK.apply(scores, boxes.to(scores), k, sigma, num_samples, max_overlap, gradient, seed)
-    return Selection(index, weight)
+        seed, estimate = draw_seed(generator), GRADIENTS[gradient]
+        past, run = _perturb(scores.detach(), boxes.to(scores), k, sigma, num_samples, max_overlap, gradient, seed)
+        return mean_selection(scores, past, lambda grad, past: estimate.gradient(grad, past, run))
 
 
-class _DiverseTopK(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx,
-        scores: Tensor,
-        boxes: Tensor,
-        k: int,
-        sigma: float,
-        num_samples: int,
-        max_overlap: float,
-        gradient: str,
-        seed: int,
-    ) -> tuple[Tensor, Tensor]:
-        noise, estimate = NOISES["normal"], GRADIENTS[gradient]
-        kept = near_the_top_apart(scores, k, boxes, sigma=sigma, max_overlap=max_overlap, noise=noise)  # B U
-        kept_scores = scores.gather(1, kept)
-        field = make_field(kept_scores, boxes[kept])
-        image = torch.arange(len(kept), device=kept.device)
-        runs = []
-        for _, z in noise_chunks(kept_scores, num_samples=num_samples, noise=noise, seed=seed):
-            values = z.mul_(sigma).add_(kept_scores).flatten(0, 1)  # m·B U
-            rows = image.repeat(len(z))
-            runs.append(among_the_best(estimate.run, values, field, rows, passes=k + 1, max_overlap=max_overlap))
-        support, run = _onto_support(_join(runs, len(kept)), kept_scores)
-        draws = Draws(run.index, run.value[..., k - 1], run.value[..., k])
-        index = kept.gather(1, support)
-        ctx.num_candidates = scores.shape[1]
-        ctx.past, ctx.run = Perturbation(kept, kept_scores, support, draws, sigma, noise, seed), run
-        ctx.gradient = estimate.gradient
-        ctx.mark_non_differentiable(index)
-        return mean_indicators(draws, support.shape[1]), index
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad_weight: Tensor, _):
-        past: Perturbation = ctx.past
-        grad_kept = ctx.gradient(grad_weight.to(past.kept_scores.dtype), past, ctx.run)
-        grad = grad_kept.new_zeros(len(grad_kept), ctx.num_candidates).scatter(1, past.kept, grad_kept)
-        return grad, None, None, None, None, None, None, None
+def _perturb(
+    scores: Tensor, boxes: Tensor, k: int, sigma: float, num_samples: int, max_overlap: float, gradient: str, seed: int
+) -> tuple[Perturbation, Picks | LeaveOneOut]:
+    """All draws, and what the gradient must know of each."""
+    noise, solve = NOISES["normal"], GRADIENTS[gradient].run
+    kept = near_the_top_apart(scores, k, boxes, sigma=sigma, max_overlap=max_overlap, noise=noise)  # B U
+    kept_scores = scores.gather(1, kept)
+    field = make_field(kept_scores, boxes[kept])
+    image = torch.arange(len(kept), device=kept.device)
+    runs = []
+    for _, z in noise_chunks(kept_scores, num_samples=num_samples, noise=noise, seed=seed):
+        values = z.mul_(sigma).add_(kept_scores).flatten(0, 1)  # m·B U
+        rows = image.repeat(len(z))
+        runs.append(among_the_best(solve, values, field, rows, passes=k + 1, max_overlap=max_overlap))
+    support, run = _onto_support(_join(runs, len(kept)), kept_scores)
+    draws = Draws(run.index, run.value[..., k - 1], run.value[..., k])
+    return Perturbation(kept, kept_scores, support, draws, sigma, noise, seed), run
 
 
 def _join(runs: Sequence[Run], batch: int) -> Run:
@@ -137,11 +116,7 @@ def _onto_support(run: Run, kept_scores: Tensor) -> tuple[Tensor, Run]:
     for column in run:
         if column.dtype == torch.long:
             occurs.scatter_(1, column.flatten(1), True)
-    # Images that need fewer are filled up with their next-best candidates.
-    priority = torch.where(occurs, torch.inf, kept_scores)
-    support = priority.topk(int(occurs.sum(dim=1).max()), dim=1, sorted=False).indices.sort(dim=1).values
-    place = torch.arange(support.shape[1], device=support.device).expand_as(support)
-    rank = torch.zeros_like(kept_scores, dtype=torch.long).scatter(1, support, place)
+    support, rank = find_support(occurs, kept_scores, int(occurs.sum(dim=1).max()))
     return support, type(run)(*(look_up(rank, column) if column.dtype == torch.long else column for column in run))
 
 

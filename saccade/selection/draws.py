@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.selection.noise import Noise
@@ -86,6 +86,19 @@ def draw_topk(
     values = torch.cat([top.values[..., k - 1 :] for top in tops]).transpose(0, 1)  # B M 2
     best = torch.cat([top.indices for top in tops]).transpose(0, 1).contiguous()  # B M K+1
     return Draws(best, values[..., 0], values[..., 1])
+
+
+def find_support(
+    drawn: Bool[Tensor, "B U"], kept_scores: Float[Tensor, "B U"], count: int
+) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B U"]]:
+    """The `drawn` candidates, ascending, and the place of each kept one among them.
+
+    Images that need fewer than `count` are filled up with their next-best candidates.
+    """
+    priority = torch.where(drawn, torch.inf, kept_scores)
+    support = priority.topk(count, dim=1, sorted=False).indices.sort(dim=1).values
+    place = torch.arange(count, device=support.device).expand_as(support)
+    return support, torch.zeros_like(kept_scores, dtype=torch.long).scatter(1, support, place)
 
 
 def mean_indicators(draws: Draws, num_kept: int) -> Float[Tensor, "B K U"]:

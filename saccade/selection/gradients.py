@@ -13,15 +13,18 @@ diagonal     Σ_k G[k, d] · E[ Y[k, d] · ν′(Z_d) ] / σ, what the paper's l
 G and the positions in `Draws` refer to the support; the score estimate alone also reaches the other kept candidates.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from saccade.selection.draws import Draws, chunks_of_draws, noise_chunks
+from saccade.selection.draws import Draws, chunks_of_draws, mean_indicators, noise_chunks
 from saccade.selection.noise import Noise
+from saccade.selection.selection import Selection
 
 
 class Perturbation(NamedTuple):
@@ -34,6 +37,28 @@ class Perturbation(NamedTuple):
     sigma: float
     noise: Noise
     seed: int
+
+
+Gradient = Callable[[Tensor, Perturbation], Tensor]
+
+
+def mean_selection(scores: Float[Tensor, "B N"], past: Perturbation, gradient: Gradient) -> Selection:
+    """The mean of the draws. The scores get `gradient`: from G and the past, that of the kept scores."""
+    return Selection(past.kept.gather(1, past.support), _Mean.apply(scores, past, gradient))
+
+
+class _Mean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores: Tensor, past: Perturbation, gradient: Gradient) -> Tensor:
+        ctx.past, ctx.gradient, ctx.num_candidates = past, gradient, scores.shape[1]
+        return mean_indicators(past.draws, past.support.shape[1])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_weight: Tensor):
+        past: Perturbation = ctx.past
+        grad_kept = ctx.gradient(grad_weight.to(past.kept_scores.dtype), past)
+        return grad_kept.new_zeros(len(grad_kept), ctx.num_candidates).scatter(1, past.kept, grad_kept), None, None
 
 
 def conditional_gradient(grad: Float[Tensor, "B K S"], past: Perturbation) -> Float[Tensor, "B U"]:

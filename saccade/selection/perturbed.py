@@ -7,13 +7,12 @@ slots in index order. The expectation is a mean over `num_samples` draws; `gradi
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from saccade.selection.check import check_draws, check_k, check_name, check_scores
-from saccade.selection.draws import Draws, draw_topk, mean_indicators, near_the_top
-from saccade.selection.gradients import GRADIENTS, Perturbation
+from saccade.selection.draws import Draws, draw_topk, find_support, near_the_top
+from saccade.selection.gradients import GRADIENTS, Perturbation, mean_selection
 from saccade.selection.hard import hard_topk
 from saccade.selection.noise import NOISES, Noise, draw_seed
 from saccade.selection.normalise import normalise_scores, scale_gradient
@@ -65,51 +64,24 @@ def perturbed_topk(
         if sigma < torch.finfo(scores.dtype).tiny or k == scores.shape[1]:
             return zero_gradient(hard_topk(scores, k), scores)
         seed = draw_seed(generator)
-        weight, index = _PerturbedTopK.apply(scores, k, sigma, num_samples, gradient, NOISES[noise], seed)
-    return Selection(index, weight)
+        past = _perturb(scores.detach(), k, sigma, num_samples, gradient, NOISES[noise], seed)
+        return mean_selection(scores, past, GRADIENTS[gradient])
 
 
-class _PerturbedTopK(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx,
-        scores: Tensor,
-        k: int,
-        sigma: float,
-        num_samples: int,
-        gradient: str,
-        noise: Noise,
-        seed: int,
-    ) -> tuple[Tensor, Tensor]:
-        kept = near_the_top(scores, k, sigma=sigma, noise=noise)  # B U
-        kept_scores = scores.gather(1, kept)
-        draws = draw_topk(kept_scores, k, sigma=sigma, num_samples=num_samples, noise=noise, seed=seed)
-        swap_reach = noise.density_reach * sigma if gradient == "conditional" else None
-        support = _support(draws, kept_scores, swap_reach)  # B S, positions among the kept
-        rank = torch.zeros_like(kept).scatter(
-            1, support, torch.arange(support.shape[1], device=kept.device).expand_as(support)
-        )
-        best = rank[:, None].expand(-1, num_samples, -1).gather(2, draws.best)
-        draws = draws._replace(best=best)
-        weight = mean_indicators(draws, support.shape[1])
-        index = kept.gather(1, support)
-        ctx.num_candidates = scores.shape[1]
-        ctx.gradient = GRADIENTS[gradient]
-        ctx.past = Perturbation(kept, kept_scores, support, draws, sigma, noise, seed)
-        ctx.mark_non_differentiable(index)
-        return weight, index
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad_weight: Tensor, _):
-        past: Perturbation = ctx.past
-        grad_kept = ctx.gradient(grad_weight.to(past.kept_scores.dtype), past)
-        grad = grad_kept.new_zeros(len(grad_kept), ctx.num_candidates).scatter(1, past.kept, grad_kept)
-        return grad, None, None, None, None, None, None
+def _perturb(
+    scores: Tensor, k: int, sigma: float, num_samples: int, gradient: str, noise: Noise, seed: int
+) -> Perturbation:
+    kept = near_the_top(scores, k, sigma=sigma, noise=noise)  # B U
+    kept_scores = scores.gather(1, kept)
+    draws = draw_topk(kept_scores, k, sigma=sigma, num_samples=num_samples, noise=noise, seed=seed)
+    swap_reach = noise.density_reach * sigma if gradient == "conditional" else None
+    support, rank = _support(draws, kept_scores, swap_reach)  # B S, positions among the kept; B U
+    best = rank[:, None].expand(-1, num_samples, -1).gather(2, draws.best)
+    return Perturbation(kept, kept_scores, support, draws._replace(best=best), sigma, noise, seed)
 
 
-def _support(draws: Draws, kept_scores: Tensor, swap_reach: float | None) -> Int[Tensor, "B S"]:
-    """Kept candidates that some draw ranked among its K+1 best, ascending.
+def _support(draws: Draws, kept_scores: Tensor, swap_reach: float | None) -> tuple[Tensor, Tensor]:
+    """Kept candidates that some draw ranked among its K+1 best, and the place of every kept one among them.
 
     With `swap_reach`, also those that no draw happened to lift but that stand so close below the typical threshold
     that the conditional gradient must know what they would have brought. They carry zero weight.
@@ -119,10 +91,8 @@ def _support(draws: Draws, kept_scores: Tensor, swap_reach: float | None) -> Int
     wanted = drawn
     if swap_reach is not None:
         wanted = drawn | (kept_scores >= draws.kth_value.mean(dim=1, keepdim=True) - swap_reach)
-    # Images that need fewer are filled up with their next-best candidates.
     count = max(int(drawn.sum(dim=1).max()), min(int(wanted.sum(dim=1).max()), MAX_WEIGHTS // (batch * slots)))
-    priority = torch.where(drawn, torch.inf, kept_scores)
-    return priority.topk(count, dim=1, sorted=False).indices.sort(dim=1).values
+    return find_support(drawn, kept_scores, count)
 
 
 def _check_options(sigma: float, num_samples: int, gradient: str, noise: str) -> None:
