@@ -9,34 +9,14 @@ The sum runs over pairs of proposals with part losses L = −log p(label | part)
 loss should have a score larger by the margin. Losses only tell who is better; the gradient goes to the scores alone.
 """
 
-from typing import NamedTuple
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.baselines.nts.nms import NonMaximumTopK
-from saccade.baselines.nts.trunk import Trunk, cross_entropies
+from saccade.baselines.nts.trunk import NTSOutput, Trunk, cross_entropies
 from saccade.config import ModelConfig
-from saccade.selection import Selection
-
-
-class NTSNetOutput(NamedTuple):
-    """What the scrutinizer says, where it looked, and what the teacher says of each proposal.
-
-    selection: the proposals, best first: M in training, K in evaluation; features are theirs.
-    boxes:     left, top, right, bottom in image pixels of the K that were looked at.
-    """
-
-    logits: Float[Tensor, "B L"]
-    raw_scores: Float[Tensor, "B N"]
-    scores: Float[Tensor, "B N"]
-    selection: Selection
-    boxes: Int[Tensor, "B K 4"]
-    features: Float[Tensor, "B M D"]
-    image_logits: Float[Tensor, "B L"]
-    part_logits: Float[Tensor, "B M L"]
 
 
 class NTSNet(Trunk):
@@ -54,29 +34,9 @@ class NTSNet(Trunk):
     def __init__(self, config: ModelConfig):
         super().__init__(config, {"nms": NonMaximumTopK})
 
-    def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> NTSNetOutput:
-        """Logits of each image; `size` is the height and width of each where the rest of its H×W is padding."""
-        pixels, grid = self.standardise(image, size), self.grid(image.shape[-2:], image.device)
-        chart = self.chart(pixels)  # B D h w
-        raw_scores, scores = self.score(chart, grid, size)  # B N
-        selection = self.selection(scores, grid)  # index B M, best first
-        whole = self.dropout(self.features.net.forward_head(chart))  # B D
-        parts = self.encode(self.extraction(pixels, selection, grid))  # B M D
-        used = self.selection.k
-        return NTSNetOutput(
-            self.prediction(self.aggregation(whole, parts[:, :used], selection)),
-            raw_scores,
-            scores,
-            selection,
-            grid.boxes(selection.index[:, :used]),
-            parts,
-            self.image_prediction(whole),
-            self.part_prediction(parts),
-        )
-
     def loss(
         self,
-        output: NTSNetOutput,
+        output: NTSOutput,
         label: Int[Tensor, " B"],
         *,
         class_weight: Float[Tensor, " L"] | None = None,

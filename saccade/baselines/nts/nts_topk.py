@@ -10,28 +10,13 @@ Not in the paper: on request the scores are also told directly which part explai
 NTS-Net's ranking does.
 """
 
-from typing import NamedTuple
-
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from saccade.baselines.nts.trunk import Trunk, cross_entropies
+from saccade.baselines.nts.trunk import NTSOutput, Trunk, cross_entropies
 from saccade.config import ModelConfig
 from saccade.prediction import mixture_loss, score_entropy
-from saccade.selection import SELECTIONS, Selection
-
-
-class NTSTopKOutput(NamedTuple):
-    """What the model says and where it looked: as `saccade.model.Output`, with the logits of the other two heads."""
-
-    logits: Float[Tensor, "B L"]
-    raw_scores: Float[Tensor, "B N"]
-    scores: Float[Tensor, "B N"]
-    selection: Selection
-    boxes: Int[Tensor, "B S 4"]
-    features: Float[Tensor, "B K D"]
-    image_logits: Float[Tensor, "B L"]
-    part_logits: Float[Tensor, "B K L"]
+from saccade.selection import SELECTIONS
 
 
 class NTSTopK(Trunk):
@@ -50,28 +35,9 @@ class NTSTopK(Trunk):
     def __init__(self, config: ModelConfig):
         super().__init__(config, SELECTIONS)
 
-    def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> NTSTopKOutput:
-        """Logits of each image; `size` is the height and width of each where the rest of its H×W is padding."""
-        pixels, grid = self.standardise(image, size), self.grid(image.shape[-2:], image.device)
-        chart = self.chart(pixels)  # B D h w
-        raw_scores, scores = self.score(chart, grid, size)  # B N
-        selection = self.selection(scores, grid)  # index B S, weight B K S
-        whole = self.dropout(self.features.net.forward_head(chart))  # B D
-        parts = self.encode(self.extraction(pixels, selection, grid))  # B K D
-        return NTSTopKOutput(
-            self.prediction(self.aggregation(whole, parts, selection)),
-            raw_scores,
-            scores,
-            selection,
-            grid.boxes(selection.index),
-            parts,
-            self.image_prediction(whole),
-            self.part_prediction(parts),
-        )
-
     def loss(
         self,
-        output: NTSTopKOutput,
+        output: NTSOutput,
         label: Int[Tensor, " B"],
         *,
         class_weight: Float[Tensor, " L"] | None = None,

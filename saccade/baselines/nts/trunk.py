@@ -8,7 +8,7 @@ At view scale 1 the whole image is seen at full resolution, as in the paper; bel
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -59,8 +59,26 @@ class Mean(nn.Module):
 AGGREGATIONS = {"concat": Concat, "mean": Mean}
 
 
+class NTSOutput(NamedTuple):
+    """What the model says and where it looked: as `saccade.model.Output`, with the logits of the other two heads.
+
+    features and part_logits are of M slots: the K parts that are looked at, or all that NTS-Net proposes in training,
+    best first. boxes are left, top, right, bottom in image pixels of the candidates in `selection.index`; where those
+    are proposals, of the K that are looked at.
+    """
+
+    logits: Float[Tensor, "B L"]
+    raw_scores: Float[Tensor, "B N"]
+    scores: Float[Tensor, "B N"]
+    selection: Selection
+    boxes: Int[Tensor, "B S 4"]
+    features: Float[Tensor, "B M D"]
+    image_logits: Float[Tensor, "B L"]
+    part_logits: Float[Tensor, "B M L"]
+
+
 class Trunk(Pretrained):
-    """The stages and heads both systems have; `selections` are the selectors that can be chosen by name."""
+    """Both systems but for their losses; `selections` are the selectors that can be chosen by name."""
 
     def __init__(self, config: ModelConfig, selections: Mapping[str, Any]):
         super().__init__()
@@ -80,6 +98,20 @@ class Trunk(Pretrained):
         self.prediction = nn.Linear(self.aggregation.width, classes)
         self.image_prediction = nn.Linear(width, classes)
         self.part_prediction = nn.Linear(width, classes)
+
+    def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> NTSOutput:
+        """Logits of each image; `size` is the height and width of each where the rest of its H×W is padding."""
+        pixels, grid = self.standardise(image, size), self.grid(image.shape[-2:], image.device)
+        chart = self.chart(pixels)  # B D h w
+        raw_scores, scores = self.score(chart, grid, size)  # B N
+        selection = self.selection(scores, grid)  # index B S, weight B M S
+        whole = self.dropout(self.features.net.forward_head(chart))  # B D
+        parts = self.encode(self.extraction(pixels, selection, grid))  # B M D
+        used = self.selection.k  # in training NTS-Net proposes more than it looks at
+        logits = self.prediction(self.aggregation(whole, parts[:, :used], selection))
+        boxes = grid.boxes(selection.index[:, :used] if selection.hard else selection.index)
+        others = self.image_prediction(whole), self.part_prediction(parts)
+        return NTSOutput(logits, raw_scores, scores, selection, boxes, parts, *others)
 
     def grid(self, image_size: Sequence[int], device: torch.device | str = "cpu") -> Anchors:
         """The candidates of an image of `image_size` (height, width)."""
