@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from oracles import seeded
-from torch import Tensor
+from teaching import make_batch, taught
 from torch.testing import assert_close
 
 from saccade import ModelConfig
@@ -26,11 +26,6 @@ def make_config(**changes) -> ModelConfig:
         "aggregation": {"name": "concat"},
     }
     return ModelConfig(**{"system": "nts_net", "num_classes": 3, "image_size": (128, 160), **stages, **changes})
-
-
-def make_batch(count: int = 3) -> tuple[Tensor, Tensor]:
-    image = torch.rand(count, 3, 128, 160, generator=seeded(0))
-    return image, torch.arange(count) % 3
 
 
 def overlap(a: list[int], b: list[int]) -> float:
@@ -96,14 +91,6 @@ def test_the_loss_has_four_terms():
         + ranking_loss(proposed, parts)
     )
     assert_close(model.loss(out, label, class_weight=weight), expected)
-
-
-def taught(model: NTSNet, loss: Tensor) -> set[str]:
-    """The parts of the model that a loss has a gradient for."""
-    model.zero_grad()
-    loss.backward(retain_graph=True)
-    changed = [name for name, p in model.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0]
-    return {name.split(".")[0] for name in changed}
 
 
 def test_each_loss_teaches_its_own_parts():

@@ -3,8 +3,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from oracles import seeded
-from torch import Tensor, nn
+from teaching import make_batch, taught
+from torch import nn
 from torch.testing import assert_close
 from torchvision.ops import box_iou
 
@@ -26,11 +26,6 @@ def make_config(**changes) -> ModelConfig:
         "aggregation": {"name": "mean"},
     }
     return ModelConfig(**{"system": "nts_topk", "num_classes": 3, "image_size": (128, 160), **stages, **changes})
-
-
-def make_batch(count: int = 3) -> tuple[Tensor, Tensor]:
-    image = torch.rand(count, 3, 128, 160, generator=seeded(0))
-    return image, torch.arange(count) % 3
 
 
 def softly(model: NTSTopK) -> NTSTopK:
@@ -91,14 +86,6 @@ def test_a_score_rises_if_its_part_explains_the_label_better():
     assert_close(mixture, -0.5 * explained.sum(dim=1).log().mean())
     expected = torch.zeros_like(got).scatter(1, out.selection.index, 0.5 * (prior - posterior) / 3)
     assert_close(got, expected)
-
-
-def taught(model: NTSTopK, loss: Tensor) -> set[str]:
-    """The parts of the model that a loss has a gradient for."""
-    model.zero_grad()
-    loss.backward(retain_graph=True)
-    changed = [name for name, p in model.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0]
-    return {name.split(".")[0] for name in changed}
 
 
 def test_answers_teach_the_scorer_through_the_parts():
