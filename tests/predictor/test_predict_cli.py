@@ -15,22 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tiny import make_spots
-from tiny_run import make_tiny_run
 
 from saccade import Predictor
 from saccade.cli import main
-
-
-@pytest.fixture(scope="module")
-def spots(tmp_path_factory) -> Path:
-    """Images of two sizes."""
-    return make_spots(tmp_path_factory.mktemp("data") / "spots", 20, sizes=(64, 80))
-
-
-@pytest.fixture(scope="module")
-def run(spots, tmp_path_factory) -> Path:
-    return make_tiny_run(tmp_path_factory.mktemp("runs"), spots)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 import tifffile
 import torch
 from PIL import Image
-from tiny import make_spots
 from tiny_run import make_tiny_run
 from torch.testing import assert_close
 
@@ -47,20 +46,8 @@ SYSTEMS = {
 
 
 @pytest.fixture(scope="module")
-def spots(tmp_path_factory) -> Path:
-    """Images of two sizes."""
-    return make_spots(tmp_path_factory.mktemp("data") / "spots", 20, sizes=(64, 80))
-
-
-@pytest.fixture(scope="module")
 def make_run(spots, tmp_path_factory) -> Callable[..., Path]:
     return lambda **changes: make_tiny_run(tmp_path_factory.mktemp("runs"), spots, **changes)
-
-
-@pytest.fixture(scope="module")
-def run(make_run) -> Path:
-    """A run of patch selection that prepares nothing."""
-    return make_run()
 
 
 @pytest.fixture

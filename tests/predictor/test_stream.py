@@ -2,28 +2,14 @@
 
 from collections.abc import Sequence
 from itertools import count, islice
-from pathlib import Path
 
 import pytest
 import torch
-from tiny import make_spots
-from tiny_run import make_tiny_run
 
 from saccade.predictor import Failure, Prediction, Predictor
 from saccade.predictor import stream as stream_module
 from saccade.predictor.reading import Picture
 from saccade.predictor.stream import LOOK_AHEAD, Loaded, answer_in_order
-
-
-@pytest.fixture(scope="module")
-def spots(tmp_path_factory) -> Path:
-    """Images of two sizes."""
-    return make_spots(tmp_path_factory.mktemp("data") / "spots", 20, sizes=(64, 80))
-
-
-@pytest.fixture(scope="module")
-def run(spots, tmp_path_factory) -> Path:
-    return make_tiny_run(tmp_path_factory.mktemp("runs"), spots)
 
 
 def loaded(name: str, side: int) -> Loaded:
