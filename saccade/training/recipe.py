@@ -216,7 +216,9 @@ def check_folder(folder: Path, recipe: Recipe) -> None:
     if not path.is_file():
         if folder.is_dir() and any(folder.iterdir()):
             raise ValueError(f"{folder} is not empty and holds no run: give another folder with --out")
-    elif differences := [*_differences(asdict(_there(folder, path)), asdict(recipe))]:
+    elif differences := [
+        *_differences(*(yaml.safe_load(dump_recipe(each)) for each in (_there(folder, path), recipe)))
+    ]:
         raise ValueError(
             f"{folder} holds a run with other settings ({'; '.join(differences)}): give another folder with --out, "
             "or the same settings to go on"

@@ -176,6 +176,13 @@ def test_a_run_of_a_version_that_knew_fewer_settings_goes_on(undisturbed, spots,
     assert_same_run(tmp_path / "run", undisturbed)
 
 
+def test_a_recipe_with_a_tuple_is_the_one_that_was_written_as_a_list(spots, tmp_path, without_pictures):
+    recipe = tiny_recipe(spots, steps=1)
+    recipe = replace(recipe, model=replace(recipe.model, extraction={"patch": (20, 20)}))
+    for _ in range(2):
+        train(recipe, tmp_path / "run")
+
+
 def test_a_run_with_settings_that_are_unknown_here_is_refused(spots, tmp_path):
     tree = yaml.safe_load(dump_recipe(tiny_recipe(spots)))
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({**tree, "patience": 3}))
