@@ -186,6 +186,7 @@ def no_augmentation(generator: Generator | None = None) -> Augmentation:
 # The paper's by data set, and those one gives options to.
 AUGMENTATIONS: dict[str, Callable[..., Augmentation]] = {
     "none": no_augmentation,
+    "shift": shift,
     "shift_and_light": shift_and_light,
     "traffic": partial(shift_and_light, 100),
     "billiard": partial(shift, 50),

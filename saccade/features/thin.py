@@ -1,6 +1,6 @@
 """patches → features: thin pre-activation ResNets that keep the resolution of small patches at first.
 
-A 3×3 convolution of stride 1, single blocks of stride 2, batch norm, ReLU, global pool. Two of them:
+A stem (3×3 convolution of stride 1), single blocks of stride 2, batch norm, ReLU, global pool. Two of them:
 
 ats   the net of attention sampling (ATS), which the paper uses on traffic signs: 32 filters throughout (the paper's
       text says 16, its code 32), mean pool. 59,680 parameters on RGB.
@@ -39,6 +39,8 @@ class _Block(nn.Module):
 class ThinResNet(nn.Module):
     """Patches n C P P → features n D with D the last of `widths`, one for the stem and one for each block.
 
+    stem_stride:  above 1 for whole images, most of whose pixels would cost more than they tell; the kernel of the stem
+                  grows with it, 2 · stem_stride + 1, so that neighbours overlap as before.
     l2_normalise: scale features to unit length, as ATS does before it averages them.
     """
 
@@ -47,6 +49,7 @@ class ThinResNet(nn.Module):
         channels: int = 3,
         *,
         widths: Sequence[int] = (12, 24, 48, 96),
+        stem_stride: int = 1,
         pool: Literal["mean", "max"] = "max",
         l2_normalise: bool = False,
     ):
@@ -55,9 +58,12 @@ class ThinResNet(nn.Module):
             raise ValueError(
                 f"widths are {list(widths)}, expected two or more, each at least 8, such as [12, 24, 48, 96]"
             )
+        if stem_stride < 1:
+            raise ValueError(f"stem_stride is {stem_stride}, expected 1 or more")
         if pool not in ("mean", "max"):
             raise ValueError(f"pool is {pool!r}, expected mean or max")
-        self.stem = nn.Conv2d(channels, widths[0], 3, padding=1, bias=False)
+        kernel = 2 * stem_stride + 1
+        self.stem = nn.Conv2d(channels, widths[0], kernel, stride=stem_stride, padding=stem_stride, bias=False)
         self.blocks = nn.Sequential(*(_Block(before, after) for before, after in pairwise(widths)))
         self.norm = nn.BatchNorm2d(widths[-1])
         self.pool = pool

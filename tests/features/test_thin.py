@@ -25,6 +25,18 @@ def test_resolution_is_halved_three_times():
     assert net.blocks(net.stem(torch.rand(1, 3, 100, 100))).shape[-2:] == (13, 13)
 
 
+def test_a_stem_with_a_stride_takes_every_second_place_of_one_without():
+    torch.manual_seed(0)
+    net, image = ThinResNet(stem_stride=2), torch.rand(1, 3, 20, 30)
+    everywhere = torch.nn.functional.conv2d(image, net.stem.weight, padding=2)
+    assert_close(net.stem(image), everywhere[..., ::2, ::2])
+
+
+def test_a_stem_without_a_stride_is_refused():
+    with pytest.raises(ValueError, match="stem_stride is 0, expected 1 or more"):
+        ThinResNet(stem_stride=0)
+
+
 @pytest.mark.parametrize("widths", [(12,), (4, 8), ()])
 def test_widths_that_cannot_be_trained_are_refused(widths):
     with pytest.raises(ValueError, match="two or more, each at least 8"):
