@@ -73,7 +73,7 @@ def _opening(run: Run, answers: Answers | None) -> Html:
 
 
 def summary(run: Run, answers: Answers, numbers: Sequence[Number]) -> str:
-    """The run in two or three sentences."""
+    """The run in a few sentences."""
     known, spent = {number.name: number.estimate for number in numbers}, cost(run)
     said = (
         f"Of {len(answers.rows):,} {run.split} images of {len(answers.classes)} classes, "
@@ -83,6 +83,8 @@ def summary(run: Run, answers: Answers, numbers: Sequence[Number]) -> str:
         said += f" A chosen patch shows the evidence in {percent(known['hit rate'].value)}."
     if not math.isnan(spent.patch_pixels):
         said += f" The model looks closely at {percent(spent.patch_pixels / spent.image_pixels)} of an image."
+    if run.recipe.get("final"):
+        said += " It was trained on the validation images too: how good it is on them says nothing of others."
     return said
 
 

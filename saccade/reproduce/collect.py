@@ -52,7 +52,8 @@ def collect(request: Request) -> list[Result]:
     return [result._replace(numbers=result.numbers | _learning(result, results)) for result in results]
 
 
-def _job(request: Request, row: Row, seed: int) -> Job:
+def job_of(request: Request, row: Row, seed: int) -> Job:
+    """The run of `row` with `seed`, to read about it."""
     # Weights do not matter here, and need not be given.
     return make_job(request._replace(weights=request.weights or Path("weights")), row, seed)
 
@@ -69,7 +70,7 @@ def _runs(request: Request, row: Row) -> Iterator[Result]:
     begin = f"{run_name(plan)}-seed"
     seeds = [path.name.removeprefix(begin) for path in request.runs.glob(f"{begin}*") if path.is_dir()]
     for seed in (int(name) for name in seeds if name.isdecimal()):
-        job = _job(request, row, seed)
+        job = job_of(request, row, seed)
         if state(job) == "finished":
             run = read_run(job.folder)
             steps, accuracy = run.series("val/accuracy")
@@ -115,7 +116,7 @@ def _of_row(request: Request, row: Row, lines: Sequence[dict[str, str]]) -> dict
     """What they tell of a row, by seed."""
     found = [_read_line(row, line) for line in lines if line["row"] == row.name]
     # With other settings it would be another run.
-    return {each.seed: each for each in found if each.settings == fingerprint(_job(request, row, each.seed))}
+    return {each.seed: each for each in found if each.settings == fingerprint(job_of(request, row, each.seed))}
 
 
 def _read_line(row: Row, line: dict[str, str]) -> Result:

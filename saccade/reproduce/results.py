@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from saccade.files import write_whole
-from saccade.reproduce.collect import PROVENANCE, Result, curve_text
+from saccade.reproduce.collect import PROVENANCE, Result, curve_text, job_of
 from saccade.reproduce.jobs import Request
 from saccade.reproduce.table import MEAN, MEDIAN, Measure, Row
 
@@ -105,11 +105,17 @@ def _caption(request: Request, results: Sequence[Result]) -> str:
     where = table.source[:1].upper() + table.source[1:] if table.ours else f"In the paper: {table.source}"
     return (
         f"{where}. Ours: {request.scale} scale, {table.statistic} over runs that differ in their seed, measured on "
-        f"test images with the model that was best in validation. {' '.join(notes)}\n\n"
+        f"test images with {_kept(request, results)}. {' '.join(notes)}\n\n"
         f"{'; '.join(hardware)}, {' or '.join(threads)} {one} a run; {when}. "
         f"Every run is in [{request.stem}.csv]({request.stem}.csv); "
         f"`saccade reproduce {table.name}{'' if request.scale == 'small' else f' --scale {request.scale}'}`."
     )
+
+
+def _kept(request: Request, results: Sequence[Result]) -> str:
+    """Which model of each run was measured."""
+    last = all(job_of(request, each.row, each.seed).recipe.final for each in results)
+    return "the last model, trained on all other images" if last else "the model that was best in validation"
 
 
 def table_of_runs(results: Sequence[Result]) -> str:

@@ -41,6 +41,13 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def with_validation(records: Records) -> Records:
+    """The same images, those of the validation split in the training split."""
+    note = "validation images are trained on too (final): how good the model is on them says nothing of others"
+    together = tuple(each._replace(split="train") if each.split == "val" else each for each in records.records)
+    return records._replace(records=together, notes=(*records.notes, note))
+
+
 def open_split(records: Records, split: str, data: DataOptions) -> ImageDataset:
     """The images of one split as the recipe wants them."""
     if not records.split(split).records:

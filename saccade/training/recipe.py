@@ -130,6 +130,7 @@ class Recipe:
         seed: of everything that is random
         validate_every: steps between two validations, each with a checkpoint (default: a twentieth of the steps)
         best_by: the validation number by which the best model is kept
+        final: train on the validation images too and keep the last model, once everything is chosen
         loss: options of the system's loss, such as entropy_coefficient and mixture_coefficient
         class_weights: weigh classes by the inverse of how frequent they are
         balanced: show images of each class as often as of any other, or only for this share of the steps, at first
@@ -154,6 +155,7 @@ class Recipe:
     batch: int = 16
     validate_every: int | None = None
     best_by: Literal["accuracy", "balanced_accuracy", "average_precision", "loss"] = "accuracy"
+    final: bool = False
     seed: int = 0
     precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
     accelerator: str = "auto"

@@ -34,7 +34,7 @@ from saccade.systems import build_model, load_model
 from saccade.training.alone import alone_in
 from saccade.training.callbacks import Checkpoints, CollapseWatch, Panels, Progress
 from saccade.training.callbacks.checkpoints import WholeFiles, latest_whole
-from saccade.training.data import open_records, open_split
+from saccade.training.data import open_records, open_split, with_validation
 from saccade.training.log import CSVLog
 from saccade.training.provenance import Facts
 from saccade.training.recipe import Recipe, check_folder, claim_folder, load_recipe
@@ -76,6 +76,8 @@ def make_task(recipe: Recipe) -> Task:
     lightning.seed_everything(recipe.seed, verbose=False)
     records = open_records(recipe.data, seed=recipe.seed)
     data = {split: open_split(records, split, recipe.data) for split, n in records.counts().items() if any(n.values())}
+    if recipe.final:
+        data["train"] = open_split(with_validation(records), "train", recipe.data)
     return Task(build_model(model_config(recipe, records, data["train"])), recipe, data)
 
 
@@ -185,7 +187,8 @@ def _fit(task: Task, folder: Path, facts: Facts, console: Console) -> None:
         TensorBoardLogger(folder, "tensorboard", "", purge_step=step + 1),
     ]
     # Counted at every checkpoint: of a run that is killed, nothing more than what it will train again is left out.
-    checkpoints = Checkpoints(folder, best_by=task.recipe.best_by, saved=facts.count_seconds)
+    best_by = None if task.recipe.final else task.recipe.best_by
+    checkpoints = Checkpoints(folder, best_by=best_by, saved=facts.count_seconds)
     callbacks = [Progress(console), CollapseWatch(folder), Panels(folder / "panels"), checkpoints]
     trainer = _trainer(task.recipe, folder, callbacks=callbacks, logger=logs)
     facts.start_clock()

@@ -179,3 +179,11 @@ def test_an_answer_without_a_look_costs_nothing(run_folder, few_pictures):
     text = Reader(write_report(run_folder)).text
     assert "0.0 millionfor one image" in text
     assert "in the scorer" not in text
+
+
+def test_a_final_run_says_that_its_validation_proves_nothing(run_folder, few_pictures):
+    recipe = run_folder / "recipe.yaml"
+    assert "final: false" in recipe.read_text()
+    assert "validation images too" not in Reader(write_report(run_folder)).text
+    recipe.write_text(recipe.read_text().replace("final: false", "final: true"))
+    assert "trained on the validation images too" in Reader(write_report(run_folder)).text

@@ -26,7 +26,7 @@ from saccade.training.callbacks.checkpoints import Stopped
 from saccade.training.log import read_metrics
 from saccade.training.provenance import Facts
 from saccade.training.recipe import dump_recipe
-from saccade.training.run import evaluate, train
+from saccade.training.run import evaluate, make_task, train
 from saccade.training.task import Task
 
 TOTAL = 16
@@ -248,6 +248,21 @@ def test_the_best_model_is_chosen_by_validation(undisturbed):
     rows = [row for row in read_metrics(undisturbed / "metrics.csv") if "val/accuracy" in row and row["step"] > 4]
     summary = json.loads((undisturbed / "evaluation" / "val.json").read_text())
     assert summary["accuracy"] == pytest.approx(max(row["val/accuracy"] for row in rows))
+
+
+def test_a_final_run_trains_on_the_validation_images_and_keeps_the_last_model(
+    spots, tmp_path, without_pictures, capsys
+):
+    recipe = replace(tiny_recipe(spots), final=True)
+    images = {
+        split: {record.image for record in data.records.records} for split, data in make_task(recipe).data.items()
+    }
+    assert images["val"] < images["train"]
+    assert not images["test"] & images["train"]
+    run = train(recipe, tmp_path / "run")
+    assert "validation images are trained on too" in capsys.readouterr().out
+    best, last = (load_model(run / name).state_dict() for name in ("best", "last"))
+    assert all(torch.equal(best[name], last[name]) for name in last)
 
 
 def test_evaluation_again_gives_the_same_numbers(undisturbed):

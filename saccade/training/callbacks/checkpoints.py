@@ -59,10 +59,11 @@ class Checkpoints(Callback):
     Ctrl-C (or SIGTERM, as clusters send it) lets the present step end, saves and raises `Stopped`; a second one stops
     at once.
 
-    saved: called after each checkpoint.
+    best_by: the number of the validation that says so; None takes the last model as the best.
+    saved:   called after each checkpoint.
     """
 
-    def __init__(self, run: Path, *, best_by: str, saved: Callable[[], None] = lambda: None):
+    def __init__(self, run: Path, *, best_by: str | None, saved: Callable[[], None] = lambda: None):
         self.run = run
         self.best_by = best_by
         self.saved = saved
@@ -82,7 +83,7 @@ class Checkpoints(Callback):
         if trainer.state.fn != TrainerFn.FITTING:
             return
         task = cast(Task, pl_module)
-        value = task.measures[self.best_by] * (-1 if self.best_by in SMALLER_IS_BETTER else 1)
+        value = self._value(task)
         # Of equals the later one: a few validation images are soon all answered right, long before training has ended.
         if task.main_step > 0 and math.isfinite(value) and (self.best is None or value >= self.best):
             self.best = value
@@ -91,6 +92,12 @@ class Checkpoints(Callback):
         self.save(trainer)
         if task.main_step < task.recipe.steps and self._anyone_asked(trainer):
             self._stop(trainer)
+
+    def _value(self, task: Task) -> float:
+        """How good the model is, the higher the better."""
+        if self.best_by is None:
+            return float(task.main_step)
+        return task.measures[self.best_by] * (-1 if self.best_by in SMALLER_IS_BETTER else 1)
 
     def _export(self, trainer: Trainer, model: Pretrained, name: str) -> None:
         if trainer.is_global_zero:

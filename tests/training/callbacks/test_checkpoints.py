@@ -1,19 +1,24 @@
 from types import SimpleNamespace
 from unittest.mock import Mock
 
-from lightning import LightningModule, Trainer
+import pytest
+from lightning import Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 
 from saccade.training.callbacks.checkpoints import Checkpoints
+from saccade.training.task import Task
 
 
-def test_of_equally_good_validations_the_later_model_is_kept(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("best_by", "best"), [pytest.param("accuracy", 3, id="of equals the later"), pytest.param(None, 4, id="the last")]
+)
+def test_which_model_is_kept(best_by, best, tmp_path, monkeypatch):
     kept = {}
-    callback = Checkpoints(tmp_path, best_by="accuracy")
+    callback = Checkpoints(tmp_path, best_by=best_by)
     monkeypatch.setattr(callback, "_export", lambda trainer, model, name: kept.update({name: model}))
     monkeypatch.setattr(callback, "save", lambda trainer: None)
     trainer = Mock(spec=Trainer, state=SimpleNamespace(fn=TrainerFn.FITTING))
     for number, accuracy in enumerate([0.5, 0.9, 0.9, 0.7], start=1):
         now = {"measures": {"accuracy": accuracy}, "main_step": number, "model": number}
-        callback.on_validation_end(trainer, Mock(spec=LightningModule, recipe=SimpleNamespace(steps=0), **now))
-    assert kept == {"best": 3, "last": 4}
+        callback.on_validation_end(trainer, Mock(spec=Task, recipe=SimpleNamespace(steps=0), **now))
+    assert kept == {"best": best, "last": 4}
