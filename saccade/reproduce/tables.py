@@ -127,9 +127,9 @@ SINKHORN = Table(
     measures=(ACCURACY, HIT_RATE),
     note="Two rows of the same K are the same runs and differ in how patches are chosen at inference.",
     small="The best model is the one that was best with soft patches. The first four rows follow the released code: "
-    "2000 iterations at ε = 1e-4, which end before they converge, so that one candidate can fill several slots; patches "
-    "are averaged, as in the paper. The last two rows solve the plan at ε = 0.01 and take the maximum over patches. With "
-    "soft patches a hit is a sign in any candidate that is mixed into a slot, however little of it.",
+    "2000 iterations at ε = 1e-4, which end before they converge, so that one candidate can fill several slots; "
+    "patches are averaged, as in the paper. The last two rows solve the plan at ε = 0.01 and take the maximum over "
+    "patches. With soft patches a hit is a sign in any candidate that is mixed into a slot, however little of it.",
 )
 
 
