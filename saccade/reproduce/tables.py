@@ -190,10 +190,10 @@ BILLIARD = Table(
     ),
     measures=(ACCURACY, HIT_RATE),
     shown=("transformer",),
-    small="Generated tables of 256² px, a thin network instead of ResNet-18, one layer instead of three, "
-    "classes dealt evenly at first. For max and mean each patch's position is added to its "
-    "features: in the paper's images the pixels tell it. ATS has the same start. ATS and the CNNs see moved pictures, "
-    "as in the paper; the CNN's network is deeper, and trained in bfloat16. Non-overlapping patches: K = 8, finer cells. "
+    small="Generated tables of 256² px, a thin network instead of ResNet-18, one layer instead of three, classes dealt "
+    "evenly at first. For max and mean each patch's position is added to its features: in the paper's images the "
+    "pixels tell it. ATS has the same start. ATS and the CNNs see moved pictures, as in the paper; the network of the "
+    "CNNs is deeper, and trained in bfloat16. Non-overlapping patches: K = 8, finer cells. "
     "A hit is nine tenths of a ball in one patch, which patches of 36 px in steps of 16 px often cannot show.",
 )
 
