@@ -39,8 +39,8 @@ class _Block(nn.Module):
 class ThinResNet(nn.Module):
     """Patches n C P P → features n D with D the last of `widths`, one for the stem and one for each block.
 
-    stem_stride:  above 1 for whole images, most of whose pixels would cost more than they tell; the kernel of the stem
-                  grows with it, 2 · stem_stride + 1, so that neighbours overlap as before.
+    stem_stride:  above 1 for whole images, where full resolution would cost too much; the stem's kernel is
+                  2 · stem_stride + 1 wide.
     l2_normalise: scale features to unit length, as ATS does before it averages them.
     """
 
