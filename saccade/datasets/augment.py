@@ -11,15 +11,16 @@ CUB's images come resized to 600² by the data set (`data.resize`). Pixels come 
 model looks, and that is measured on images that were not augmented.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 from torchvision.transforms import v2
 
+from saccade.config import build
 from saccade.images.regions import cut_regions
 
 # torchvision's v2 draws once per call and so does the same to every image of a batch. Here every image has a draw of
@@ -192,3 +193,13 @@ AUGMENTATIONS: dict[str, Callable[..., Augmentation]] = {
     "billiard": partial(shift, 50),
     "cub": crop_and_flip,
 }
+
+
+def build_augmentation(spec: Mapping[str, Any]) -> Augmentation:
+    """What a recipe names, a name and its options; drawn from torch's own generator, which training seeds every step.
+
+    >>> build_augmentation({"name": "shift", "pixels": 13})
+    Traceback (most recent call last):
+    ValueError: augmentation 'shift' has no option 'pixels': it takes max_px
+    """
+    return build("augmentation", AUGMENTATIONS, spec, generator=None)

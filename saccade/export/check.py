@@ -16,8 +16,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.config import build
-from saccade.datasets.augment import AUGMENTATIONS
+from saccade.datasets.augment import build_augmentation
 from saccade.datasets.dataset import unit_range
 from saccade.datasets.records import DataError
 from saccade.export.program import HardModel
@@ -84,7 +83,7 @@ def _read_run(run: Path) -> Iterator[Tensor]:
     records = open_records(data, seed=recipe.seed)
     split = next(name for name in ("test", "val", "train") if records.split(name).records)
     dataset = open_split(records, split, data)
-    augmentation = build("augmentation", AUGMENTATIONS, recipe.data.augmentation)
+    augmentation = build_augmentation(recipe.data.augmentation)
     for index in np.linspace(0, len(dataset) - 1, min(COUNT, len(dataset))).astype(int).tolist():
         yield augmentation.evaluation(unit_range(dataset[index].image[None]))
 

@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from saccade.config import build
-from saccade.datasets.augment import AUGMENTATIONS, centre_corner
+from saccade.datasets.augment import build_augmentation, centre_corner
 from saccade.images.decode import MAX_PIXELS
 from saccade.training.recipe import load_recipe
 
@@ -48,7 +47,7 @@ def find_model(run: Path) -> tuple[Path, Preparation]:
 def read_preparation(recipe: Path) -> Preparation:
     """What the recipe in the file `recipe` does to images in evaluation."""
     data = load_recipe(recipe).data
-    crop = build("augmentation", AUGMENTATIONS, data.augmentation).evaluation
+    crop = build_augmentation(data.augmentation).evaluation
     return Preparation(
         resize=data.resize,
         crop=None if isinstance(crop, nn.Identity) else crop,

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from saccade.config import build
-from saccade.datasets.augment import AUGMENTATIONS
+from saccade.datasets.augment import build_augmentation
 from saccade.datasets.dataset import ImageDataset
 from saccade.datasets.recognise import load
 from saccade.datasets.records import Box, Record, Records
@@ -68,7 +67,7 @@ def open_examiner(run: Run) -> Examiner:
         model=load_model(run.folder / "best"),
         root=root if root.is_dir() else root.parent,
         resize=resize and (int(resize[0]), int(resize[1])),
-        crop=build("augmentation", AUGMENTATIONS, data.get("augmentation") or {"name": "none"}).evaluation,
+        crop=build_augmentation(data.get("augmentation") or {"name": "none"}).evaluation,
         max_pixels=data.get("max_pixels") or MAX_PIXELS,
         stream=bool(data.get("stream")),
         boxes=_known_boxes(root, data.get("options") or {}) if data.get("path") else {},

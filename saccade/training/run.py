@@ -23,8 +23,8 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 from rich.console import Console
 
-from saccade.config import ModelConfig, build
-from saccade.datasets.augment import AUGMENTATIONS
+from saccade.config import ModelConfig
+from saccade.datasets.augment import build_augmentation
 from saccade.datasets.dataset import ImageDataset, batch_of_one, unit_range
 from saccade.datasets.recognise import load_as_given, source_name
 from saccade.datasets.records import UNSPLIT, DataError, Records
@@ -94,7 +94,7 @@ def _show_report(folder: Path, console: Console) -> None:
 
 def model_config(recipe: Recipe, records: Records, dataset: ImageDataset) -> ModelConfig:
     """The recipe's stages, for these classes and images of the size of the first, as it is evaluated."""
-    augmentation = build("augmentation", AUGMENTATIONS, recipe.data.augmentation)
+    augmentation = build_augmentation(recipe.data.augmentation)
     height, width = augmentation.evaluation(unit_range(batch_of_one(dataset[0].image))).shape[-2:]
     return ModelConfig(
         **vars(recipe.model), num_classes=len(records.classes), image_size=(height, width), classes=records.classes

@@ -17,8 +17,8 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from saccade.config import build, check_options
-from saccade.datasets.augment import AUGMENTATIONS
+from saccade.config import check_options
+from saccade.datasets.augment import build_augmentation
 from saccade.datasets.dataset import Batch, ImageDataset, unit_range
 from saccade.evaluation import Predictions, gather, measure, predict_batch
 from saccade.extraction import Grid
@@ -53,7 +53,7 @@ class Task(lightning.LightningModule):
             raise ValueError("all patches are selected, there is nothing to guide: set guide.share to 0")
         if recipe.data.stream:
             _check_streaming(recipe)
-        self.augmentation = build("augmentation", AUGMENTATIONS, recipe.data.augmentation)
+        self.augmentation = build_augmentation(recipe.data.augmentation)
         self.full_sigma: float | None = getattr(getattr(model, "selection", None), "sigma", None)
         self.predictions: Predictions | None = None
         self.measures: dict[str, float] = {}
