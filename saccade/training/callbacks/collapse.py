@@ -94,7 +94,8 @@ RULES = {
         lambda s: (
             f"the scorer is sure of one place in each image (relative entropy {s.entropy:.2f}), and it is the wrong "
             f"one{_hits(s)}. Other places get no gradient any more. Try a larger loss.entropy_coefficient, a lower "
-            "optimiser.scorer_lr or scorer_start, a larger model.selection.sigma, or warm_up.steps 300."
+            "optimiser.scorer_lr or scorer_start, warm_up.steps 300, or more noise where the selection has any "
+            "(model.selection.sigma)."
         ),
     ),
     # Equal scores prove nothing either: an entropy bonus pulls those of a good scorer together as well. A scorer has
@@ -132,8 +133,8 @@ RULES = {
         lambda s: s.agreement > 0.95 and s.by_chance < 0.5 and s.fails,
         lambda s: (
             f"the chosen patches are the same for every image: on average {s.agreement:.0%} of the images share a "
-            f"place{_hits(s)}. Try warm_up.steps 300, a lower optimiser.scorer_lr, a larger model.selection.sigma, or "
-            "a data.augmentation that shifts."
+            f"place{_hits(s)}. Try warm_up.steps 300, a lower optimiser.scorer_lr, a data.augmentation that shifts, or "
+            "more noise where the selection has any (model.selection.sigma)."
         ),
     ),
     # Large patches are near a border wherever they are, so the share is compared with that of all candidates.
@@ -223,13 +224,11 @@ class CollapseWatch(Callback):
 
     def _snapshot(self, task: Any) -> Snapshot:
         facts: dict[str, Any] = {}
-        if task.sigma is not None:
+        if hasattr(getattr(task.model, "selection", None), "k"):  # some of the candidates are chosen
             size = task.model.config.image_size  # images of other sizes are taken to be like it
-            facts = {
-                "places": find_places(task.model.grid(size), size),
-                "gradient": self._relative_gradient(),
-                "sigma": task.sigma / task.full_sigma,
-            }
+            facts["places"] = find_places(task.model.grid(size), size)
+        if task.sigma is not None:
+            facts |= {"gradient": self._relative_gradient(), "sigma": task.sigma / task.full_sigma}
         return take_snapshot(
             task.predictions,
             classes=task.data["val"].records.classes,

@@ -178,19 +178,23 @@ def make_predictions(label, said):
 class FakeTask(SimpleNamespace):
     """The attributes of a task that the watch looks at."""
 
-    def __init__(self, predictions, **values):
+    def __init__(self, predictions, selection="perturbed", **values):
         config = ModelConfig(
             num_classes=4, image_size=(64, 64), view={"scale": 0.25}, scorer={"name": "conv", "pool": 2},
-            selection={"name": "perturbed", "k": 2}, extraction={"patch": 20},
+            selection={"name": selection, "k": 2}, extraction={"patch": 20},
         )  # fmt: skip
         super().__init__(
             predictions=predictions,
             model=PatchSelectionModel(config),
             data={"val": SimpleNamespace(records=SimpleNamespace(classes=CLASSES))},
-            sigma=0.04,
-            full_sigma=0.05,
             warming_up=False,
-            **{"recipe": SimpleNamespace(steps=100, loss={}), "guided": False, **values},
+            **{
+                "recipe": SimpleNamespace(steps=100, loss={}),
+                "guided": False,
+                "sigma": 0.04,
+                "full_sigma": 0.05,
+                **values,
+            },
         )
 
     @property
@@ -288,6 +292,20 @@ def test_guided_steps_reach_the_scorer_through_the_mixture_loss_only(tmp_path, m
     watch.on_before_optimizer_step(trainer, task, None)
     watch.on_validation_end(trainer, task)
     assert watch.history[0].gradient == pytest.approx(seen, nan_ok=True)
+
+
+@pytest.mark.parametrize("selection", ["ats", "sinkhorn", "softsort", "straight_through"])
+def test_selections_without_noise_are_asked_where_they_look_too(tmp_path, selection):
+    watch = CollapseWatch(tmp_path)
+    label = [0, 1, 2, 3] * 5
+    guesses = make_predictions(label, label[1:] + label[:1])
+    sure = guesses._replace(entropy=torch.full((20,), 0.01), hit=torch.zeros(20))
+    for step in (30, 40):
+        trainer = fake_trainer(step)
+        task = FakeTask(sure, selection, trainer=trainer, sigma=None, full_sigma=None)
+        watch.on_validation_end(trainer, task)
+    assert told(tmp_path) == [(40, "one place")]
+    assert math.isnan(watch.history[0].gradient)
 
 
 def test_state_survives_a_checkpoint_and_later_rows_are_dropped(tmp_path):
