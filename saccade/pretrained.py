@@ -59,8 +59,8 @@ class Pretrained(nn.Module):
         """The model that `save_pretrained` wrote, in evaluation mode."""
         config = read_config(folder)
         # The weights are all in the folder: neither a hub nor the file they once started from is asked again.
-        features = {k: v for k, v in config.features.items() if k not in ("pretrained", "weights")}
-        model = cls(replace(config, features=features))  # pyright: ignore[reportCallIssue]
+        stages = {name: _without_origin(getattr(config, name)) for name in ("features", "scorer")}
+        model = cls(replace(config, **stages))  # pyright: ignore[reportCallIssue]
         try:
             load_model(model, str(Path(folder) / "model.safetensors"))
         except RuntimeError as error:
@@ -69,6 +69,10 @@ class Pretrained(nn.Module):
                 "Saccade? Use that one, or train again"
             ) from error
         return model.eval()
+
+
+def _without_origin(stage: dict[str, Any]) -> dict[str, Any]:
+    return {option: value for option, value in stage.items() if option not in ("pretrained", "weights")}
 
 
 def read_config(folder: str | Path) -> ModelConfig:

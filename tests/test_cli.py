@@ -250,6 +250,30 @@ def test_train_evaluate_report_on_one_s_own_folder(pets, tmp_path, capsys):
     assert "is finished" in capsys.readouterr().out
 
 
+@pytest.fixture
+def run_of_pets(pets, tmp_path):
+    """A run folder of images of one's own, and the words that made it: of a stage, a part was given."""
+    selection = "{name: diverse, k: 2}"
+    words = ["--steps=2", "--batch=2", "--warm_up.steps=1", "--patch=4", "--data.workers=0", "--out", f"{tmp_path}/run"]
+    words = [*words, "--model.selection", selection]
+    assert main(["train", str(pets), *words]) == 0
+    return words
+
+
+def test_the_same_command_goes_on_though_the_rest_of_a_stage_was_chosen(pets, run_of_pets, capsys):
+    capsys.readouterr()
+    assert main(["train", f"{pets}/", *run_of_pets]) == 0
+    assert "is finished" in capsys.readouterr().out
+
+
+def test_other_images_of_the_same_name_are_not_taken_for_the_run_s_own(pets, run_of_pets, tmp_path, capsys):
+    other = tmp_path / "elsewhere" / "pets"
+    other.parent.mkdir()
+    pets.rename(other)
+    assert main(["train", str(other), *run_of_pets]) == 2
+    assert f"data.path {pets} there, {other} here" in capsys.readouterr().err
+
+
 def test_evaluation_with_patches_chosen_otherwise(tmp_path, capsys):
     images = make_spots(tmp_path / "spots", 20)
     run = make_tiny_run(tmp_path / "run", images)

@@ -131,6 +131,8 @@ class IPS(Pretrained):
                 self.attention.logits(self.encode(image, chunk, grid)).mean(dim=1)
                 for chunk in candidates.split(self.options.chunk, dim=1)
             ]
+        # Weights that autocast keeps from here have no gradient, and older versions of torch would learn with those.
+        torch.clear_autocast_cache()
         return torch.cat(scores, dim=1)
 
     def encode(self, image: Float[Tensor, "B C H W"], index: Int[Tensor, "B n"], grid: Grid) -> Float[Tensor, "B n D"]:

@@ -141,10 +141,10 @@ class SpatialTransformer(Pretrained):
             gain=options.gain,
         )
         self.features = build_features(config, self.extraction.patch)
-        if config.aggregation.get("name") == "transformer":
+        if (name := config.aggregation.get("name")) in ("transformer", "placed"):
             raise ValueError(
-                "the system spatial does not go with the aggregation transformer: that one knows a position for each "
-                "cell of a grid, and glimpses lie anywhere; use mean, max, concat or attention"
+                f"the system spatial does not go with the aggregation {name}: that one knows a position for each cell "
+                "of a grid, and glimpses lie anywhere; use mean, max, concat or attention"
             )
         width = self.features.width
         self.aggregation = build("aggregation", AGGREGATIONS, config.aggregation, width, slots=self.k)

@@ -124,8 +124,11 @@ def _complete(args: Namespace, out: Path, console: "Console") -> Namespace:
     begun = out / "recipe.yaml"
     if begun.is_file():  # a run that goes on keeps what was chosen when it began
         values = parse_recipe(begun)
+        if Path(values.data.path or "").resolve() != Path(args.data.path).resolve():
+            given["data.path"] = args.data.path  # other images of the same name: the run is refused
         for key, value in given.items():
-            _put(values, key, value)
+            chosen = _get(values, key)  # a stage was given in part, and the rest of it was chosen
+            _put(values, key, {**chosen, **value} if isinstance(chosen, dict) and isinstance(value, dict) else value)
         return values
     records = open_records(as_recipe(args).data, seed=args.seed)
     for choice in propose(records, seen=sample_sizes(records), given=given):

@@ -18,6 +18,7 @@ bad ones are logged and left out: so the number of samples is known, and the sam
 import logging
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -32,6 +33,8 @@ from saccade.datasets.check import Report, examine
 from saccade.datasets.records import DataError, Record, Records
 from saccade.images import ImageSource, Sources, open_image
 from saccade.images.decode import MAX_PIXELS, BadImage, read_pixels
+from saccade.images.file import FileImage
+from saccade.images.source import Opened
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +97,7 @@ class ImageDataset(Dataset[Sample]):
     def __getitem__(self, index: int) -> Sample:
         record = self.records.records[index]
         if self.stream:
-            source = open_image(record.image)
+            source = _open_source(record.image, self.max_pixels)
             boxes = _place_boxes(record, source.size, source.size)
             return Sample(source, self._class_number[record.label], boxes, index)
         image = _as_bytes(read_pixels(record.image, max_pixels=self.max_pixels))
@@ -169,6 +172,13 @@ def _place_boxes(record: Record, old: tuple[int, int], new: tuple[int, int]) -> 
         for left, top, right, bottom in record.boxes
     ]
     return torch.tensor(placed, dtype=torch.int64).reshape(-1, 4)
+
+
+def _open_source(path: Path, max_pixels: int) -> Opened:
+    if not path.is_file():
+        raise BadImage(path, "no such file")
+    source = open_image(path)
+    return FileImage(path, max_pixels=max_pixels) if isinstance(source, FileImage) else source
 
 
 def _leave_out_bad(records: Records, max_pixels: int) -> tuple[Records, list[BadImage]]:

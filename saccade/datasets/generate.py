@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from saccade.datasets.records import DataError
-from saccade.files import write_whole
+from saccade.files import locked, write_whole
 
 SETTINGS_FILE = "generator.json"
 
@@ -98,15 +98,23 @@ def make(
     given = {key: value for key, value in options.items() if value is not None}
     _check_options(name, generator, given)
     keywords = {"seed": seed, "size": size, **given}
-    _claim(out, {"generator": name, "version": generator.version, "count": count, **keywords})
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with locked(out.with_name(f".{out.name}.lock"), wait=True):  # runs that start together wait for the first one
+        _claim(out, {"generator": name, "version": generator.version, "count": count, **keywords})
+        _make_missing(name, generator, out, count, keywords, workers or os.cpu_count() or 1)
+    return out
+
+
+def _make_missing(
+    name: str, generator: Generator, out: Path, count: int, keywords: dict[str, Any], workers: int
+) -> None:
     missing = [k for k in range(count) if not all((out / path).is_file() for path in generator.paths(k))]
     produce = partial(_produce, name, out, keywords)
     with _progress() as progress:
         task = progress.add_task(f"making {name}", total=count, completed=count - len(missing))
-        for _ in _run(produce, missing, workers or os.cpu_count() or 1):
+        for _ in _run(produce, missing, workers):
             progress.advance(task)
     _write(out, generator.closing(count, **keywords))
-    return out
 
 
 def _progress() -> Progress:
@@ -130,7 +138,7 @@ def _write(out: Path, files: dict[str, bytes]) -> None:
     for path, content in files.items():
         target = out / path
         if target.is_file() and target.read_bytes() == content:
-            continue  # a finished set is only read: runs may start together on it
+            continue  # a finished set is only read
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, content)
 

@@ -75,10 +75,27 @@ def _images_by_class(folder: Path, split: str) -> list[Record]:
     return records
 
 
-def _visible_files(folder: Path) -> Iterator[Path]:
-    # os.walk, since Path.rglob does not enter linked folders, and people link data into place.
-    for where, folders, files in os.walk(folder, followlinks=True):
+def walk(folder: str | Path) -> Iterator[tuple[str, list[str]]]:
+    """`folder` and all folders below it, linked ones too, but for hidden ones, with the names of their files."""
+    entered = set()  # a link to a folder above would lead in circles
+    for where, folders, files in os.walk(folder, followlinks=True, onerror=_refuse):
+        found = os.stat(where)
+        if (found.st_dev, found.st_ino) in entered:
+            folders.clear()
+            continue
+        entered.add((found.st_dev, found.st_ino))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield where, files
+
+
+def _refuse(error: OSError) -> None:
+    raise OSError(
+        f"{error.filename}: this folder cannot be read ({error.strerror}); make it readable, or leave it out"
+    ) from error
+
+
+def _visible_files(folder: Path) -> Iterator[Path]:
+    for where, files in walk(folder):
         yield from (Path(where, name) for name in sorted(files) if not name.startswith("."))
 
 

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from itertools import takewhile
 from pathlib import Path
 
-from saccade.datasets.own import IMAGE_SUFFIXES
+from saccade.datasets.own import IMAGE_SUFFIXES, walk
 
 LIST_SUFFIX = ".txt"
 SEPARATORS = re.escape(os.sep + (os.altsep or ""))
@@ -37,29 +37,10 @@ def is_list(source: str) -> bool:
 
 
 def _walk(folder: str) -> Iterator[str]:
-    for where, files in _folders_in(folder):
+    for where, files in walk(folder):
         for name in sorted(files):
             if not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES:
                 yield os.path.join(where, name)
-
-
-def _folders_in(folder: str) -> Iterator[tuple[str, list[str]]]:
-    """`folder` and all folders below it, with the names of their files."""
-    entered = set()  # a link to a folder above would lead in circles
-    for where, folders, files in os.walk(folder, followlinks=True, onerror=_refuse):
-        found = os.stat(where)
-        if (found.st_dev, found.st_ino) in entered:
-            folders.clear()
-            continue
-        entered.add((found.st_dev, found.st_ino))
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield where, files
-
-
-def _refuse(error: OSError) -> None:
-    raise OSError(
-        f"{error.filename}: this folder cannot be read ({error.strerror}); make it readable, or give the others alone"
-    ) from error
 
 
 def _read_list(path: str) -> Iterator[str]:
@@ -87,7 +68,7 @@ def _expand(pattern: str) -> set[str]:
         here = os.path.join(os.curdir, "")
         return {path.removeprefix(here) for path in _expand(here + pattern)}
     tops, rest = glob.glob(pattern[: deep.end(1)]), pattern[deep.end() :] or "*"
-    folders = (where for top in tops for where, _ in _folders_in(top))
+    folders = (where for top in tops for where, _ in walk(top))
     return {path for where in folders for path in _expand(os.path.join(glob.escape(where), rest))}
 
 

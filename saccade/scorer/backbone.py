@@ -50,6 +50,8 @@ class BackboneScorer(nn.Module):
         super().__init__()
         if not tiles:
             raise ValueError("the scorer backbone centres patches on what it saw: use extraction.geometry aligned")
+        if model is None and (pretrained or weights):
+            raise ValueError("the scorer backbone takes pretrained and weights with a model of its own: give model too")
         network = (
             {"model": model, "pretrained": pretrained, "weights": weights} if model else _network_of(features or {})
         )

@@ -40,6 +40,11 @@ def ignore_outside(
     >>> ignore_outside(torch.tensor([[1.0, 9.0, 3.0]]), torch.tensor([[True, False, True]]))[1]
     tensor([[   0.0000, -100.0000,    1.0000]])
     """
+    if not bool(inside.any(dim=1).all()):
+        raise ValueError(
+            "an image is so much smaller than the others of its batch that no candidate is centred in it: leave it "
+            "out, or give all images one size with data.resize"
+        )
     lowest = raw_scores.masked_fill(~inside, torch.inf).amin(dim=1, keepdim=True)
     scores = normalise(torch.where(inside, raw_scores, lowest))
     raw_scores = torch.where(inside, raw_scores, lowest.detach() - OUT_OF_REACH)

@@ -8,6 +8,7 @@ In evaluation every image is read exactly once, whatever the number of processes
 """
 
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -178,6 +179,13 @@ def _reading(recipe: Recipe) -> dict[str, Any]:
     return {
         "num_workers": workers,
         "persistent_workers": workers > 0,
+        "worker_init_fn": _leave_stopping_to_the_run if workers else None,
         "collate_fn": partial(collate_sources, scale=scale) if recipe.data.stream else padded,
         "pin_memory": recipe.accelerator not in ("cpu", "auto"),
     }
+
+
+def _leave_stopping_to_the_run(worker: int) -> None:
+    """Ctrl-C and SIGTERM reach the whole process group; a worker that died of them would tear the present step down."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

@@ -66,10 +66,9 @@ class Facts:
         """The run needs nothing more."""
         self._add({"finished": now()})
 
-    @rank_zero_only
     def _add(self, facts: dict[str, Any]) -> None:
         self.known |= facts
-        write_whole(self.path, json.dumps(self.known, indent=1))
+        rank_zero_only(write_whole)(self.path, json.dumps(self.known, indent=1))
 
 
 def made_with(accelerator: str) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class Recipe:
         class_weights: weigh classes by the inverse of how frequent they are
         balanced: show images of each class as often as of any other, or only for this share of the steps, at first
         sigma_decay: let the noise of the selection fall linearly to zero, or stay
-        precision: 32-true, bf16-mixed, 16-mixed or 64-true
+        precision: 32-true, bf16-mixed or 16-mixed
         accelerator: auto, cpu, gpu, …
         devices: processes or GPUs on each machine
         nodes: machines
@@ -157,7 +157,7 @@ class Recipe:
     best_by: Literal["accuracy", "balanced_accuracy", "average_precision", "loss"] = "accuracy"
     final: bool = False
     seed: int = 0
-    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     accelerator: str = "auto"
     devices: int = 1
     nodes: int = 1

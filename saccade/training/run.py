@@ -38,6 +38,7 @@ from saccade.training.data import open_records, open_split, with_validation
 from saccade.training.log import CSVLog
 from saccade.training.provenance import Facts
 from saccade.training.recipe import Recipe, check_folder, claim_folder, load_recipe
+from saccade.training.shared_norm import SharedBatchNorm
 from saccade.training.task import Task
 from saccade.training.testing import save_evaluation
 
@@ -57,7 +58,8 @@ def train(recipe: Recipe, folder: Path | str, *, console: Console | None = None)
         return folder
     task = make_task(recipe)
     _show_notes(task.data["train"].records, console)
-    claim_folder(folder, recipe)  # not before data and weights were found: with other flags it could not go on
+    # Not before data and weights were found: with other flags it could not go on.
+    rank_zero_only(claim_folder)(folder, recipe)
     # Processes that train together share the folder; of several machines none knows here which one it is.
     first = getattr(rank_zero_only, "rank", 0) == 0 and recipe.nodes == 1
     with alone_in(folder) if first else nullcontext():
@@ -118,7 +120,7 @@ def evaluate(
     for needed in ("recipe.yaml", "best/config.json"):
         if not (folder / needed).is_file():
             raise FileNotFoundError(f"no {needed} in {folder}: expected a run folder, made by saccade train")
-    recipe = load_recipe(folder / "recipe.yaml")
+    recipe = replace(load_recipe(folder / "recipe.yaml"), devices=1, nodes=1)  # this process alone, whatever trained it
     model, name = load_model(folder / "best"), split or "test"
     if data is None:
         records = open_records(recipe.data, seed=recipe.seed)
@@ -211,7 +213,9 @@ def _trainer(recipe: Recipe, folder: Path, **options: Any) -> lightning.Trainer:
         logging.getLogger(chatty).setLevel(logging.WARNING)
     for noise in (".*does not have many workers.*", ".*LeafSpec.*"):
         warnings.filterwarnings("ignore", message=noise)
-    world = recipe.devices * recipe.nodes
+    plugins: list[Any] = [WholeFiles()]
+    if recipe.devices * recipe.nodes > 1 and recipe.accelerator != "cpu" and torch.cuda.is_available():
+        plugins.append(SharedBatchNorm())
     return lightning.Trainer(
         **{"logger": False, **options},
         default_root_dir=folder,
@@ -219,8 +223,6 @@ def _trainer(recipe: Recipe, folder: Path, **options: Any) -> lightning.Trainer:
         devices=recipe.devices,
         num_nodes=recipe.nodes,
         strategy=_strategy(recipe),
-        # So that a batch shared by several GPUs is normalised as one; CPUs cannot do it.
-        sync_batchnorm=world > 1 and recipe.accelerator != "cpu" and torch.cuda.is_available(),
         precision=recipe.precision,
         max_steps=recipe.total_steps,
         max_epochs=-1,
@@ -233,5 +235,5 @@ def _trainer(recipe: Recipe, folder: Path, **options: Any) -> lightning.Trainer:
         enable_progress_bar=False,
         enable_model_summary=False,
         enable_checkpointing=False,
-        plugins=[WholeFiles()],
+        plugins=plugins,
     )

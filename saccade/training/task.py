@@ -98,6 +98,11 @@ class Task(lightning.LightningModule):
         """Loss and accuracy of a batch."""
         image = self.augmentation.training(unit_range(batch.image))  # a tensor, or sources that are read in parts
         padded = bool((batch.size != batch.size.new_tensor(batch.image.shape[-2:])).any())
+        if padded and image.shape != batch.image.shape:
+            raise ValueError(
+                "the augmentation crops, and images of different sizes are padded to the largest of a batch: give all "
+                "of them one size with data.resize"
+            )
         size = batch.size if padded else None
         if self.warming_up:
             result = {"loss": self._warm_up(image, size)}

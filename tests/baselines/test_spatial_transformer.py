@@ -153,6 +153,7 @@ def test_bfloat16_keeps_its_place():
     ("changes", "message"),
     [
         ({"aggregation": {"name": "transformer"}}, "glimpses lie anywhere; use mean, max, concat or attention"),
+        ({"aggregation": {"name": "placed"}}, "does not go with the aggregation placed"),
         ({"options": {"free": "rotation"}}, "options.free is 'rotation', expected one of translation, scale, affine"),
         ({"options": {"k": 0}}, "options.k is 0, expected at least 1"),
         ({"options": {"memory": 3}}, "the system spatial has no option 'memory': it takes k, free"),

@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from saccade.datasets.generate import SETTINGS_FILE, make
 from saccade.datasets.records import DataError
+from saccade.files import locked
 
 SMALL = {"signs": (96, 128), "billiard": (128, 128)}
 
@@ -55,6 +57,16 @@ def test_a_killed_run_goes_on_to_the_same_bytes(whole: dict[str, Path], tmp_path
     make("signs", out, count=12, size=(96, 128), seed=3, workers=1)
     assert contents(out) == contents(whole["signs"])
     assert all(os.stat(path).st_mtime_ns == before for path, before in done.items())  # kept, not made again
+
+
+def test_two_that_make_the_same_set_take_turns(whole: dict[str, Path], tmp_path: Path):
+    out, options = tmp_path / "signs", {"count": 12, "size": SMALL["signs"], "seed": 3, "workers": 1}
+    with ThreadPoolExecutor(2) as pool, locked(tmp_path / ".signs.lock", wait=False):
+        both = [pool.submit(make, "signs", out, **options) for _ in range(2)]
+        time.sleep(0.3)
+        assert not out.exists()
+    assert [done.result() for done in both] == [out, out]
+    assert contents(out) == contents(whole["signs"])
 
 
 def test_a_half_written_file_is_no_file(whole: dict[str, Path], tmp_path: Path):

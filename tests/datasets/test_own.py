@@ -40,6 +40,12 @@ def test_class_folders_are_read_at_any_depth(tmp_path):
     assert records.notes == ("left out 1 files that have no image's suffix, such as dog/notes.txt",)
 
 
+def test_a_link_to_a_folder_above_leads_in_no_circles(tmp_path):
+    put_images(tmp_path, "cat/1.jpg", "dog/1.jpg")
+    (tmp_path / "dog" / "same").symlink_to(tmp_path / "dog")
+    assert [name for name, _, _ in listed(load_folder(tmp_path), tmp_path)] == ["cat/1.jpg", "dog/1.jpg"]
+
+
 @pytest.mark.parametrize("val", ["val", "valid", "validation", "Val"])
 def test_split_folders_are_the_splits(tmp_path, val):
     put_images(tmp_path, "train/cat/1.jpg", "train/dog/1.jpg", f"{val}/cat/2.jpg", f"{val}/dog/2.jpg", "test/dog/3.jpg")

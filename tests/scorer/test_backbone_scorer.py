@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import timm
 import torch
+from safetensors.torch import save_model
 from torch import nn
 from torch.testing import assert_close
 
@@ -68,6 +69,28 @@ def test_the_centre_is_saved_with_the_weights(tmp_path):
     again = PatchSelectionModel.from_pretrained(tmp_path)
     assert again.scorer.field.offset == 3.0 != model.scorer.field.offset
     assert again.grid((96, 96)).boxes(torch.tensor(0)).tolist() == [-10, -10, 22, 22]  # around pixel 6 of the image
+
+
+def test_a_saved_model_needs_the_weights_it_started_from_no_more(tmp_path):
+    start = tmp_path / "start.safetensors"
+    save_model(timm.create_model("resnet18"), str(start))
+    config = ModelConfig(
+        num_classes=2,
+        image_size=(96, 96),
+        scorer={"name": "backbone", "model": "resnet18", "weights": str(start)},
+        selection={"name": "hard", "k": 2},
+        extraction={"patch": 32},
+    )
+    model = PatchSelectionModel(config)
+    model.save_pretrained(tmp_path / "saved")
+    start.unlink()
+    again = PatchSelectionModel.from_pretrained(tmp_path / "saved")
+    assert torch.equal(again.scorer.stages.net.conv1.weight, model.scorer.stages.net.conv1.weight)
+
+
+def test_weights_of_its_own_need_a_model_of_its_own():
+    with pytest.raises(ValueError, match="give model too"):
+        BackboneScorer(features={"name": "backbone", "model": "resnet18"}, weights="some.safetensors")
 
 
 def test_cells_cover_a_view_of_any_size():

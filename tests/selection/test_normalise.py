@@ -56,3 +56,8 @@ def test_candidates_outside_get_no_gradient():
     inside = torch.arange(10).expand(2, 10) < 6
     torch.cat(ignore_outside(raw, inside)).square().sum().backward()
     assert (raw.grad[~inside] == 0).all()
+
+
+def test_an_image_without_any_candidate_is_no_diverged_score():
+    with pytest.raises(ValueError, match=r"no candidate is centred in it: leave it out, or .* data\.resize"):
+        ignore_outside(torch.zeros(2, 3), torch.tensor([[True, True, False], [False, False, False]]))

@@ -1,3 +1,6 @@
+import multiprocessing
+import os
+import signal
 from collections import Counter
 from dataclasses import replace
 
@@ -121,3 +124,15 @@ def test_a_split_without_images_is_told(tmp_path):
     (data / "labels.csv").write_text((data / "labels.csv").read_text().replace(",test,", ",val,"))
     with pytest.raises(DataError, match=r"no images in the split 'test'; there are 12 in train, 8 in val"):
         open_split(load(data), "test", DataOptions())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_workers_leave_stopping_to_the_run(number, tmp_path):
+    recipe = tiny_recipe(make_spots(tmp_path / "spots", 20))
+    recipe = replace(recipe, data=replace(recipe.data, workers=1))
+    dataset = open_split(load(recipe.data.path), "train", recipe.data)
+    batches = iter(training_loader(dataset, recipe, now=lambda: 8))
+    next(batches)
+    for worker in multiprocessing.active_children():  # as Ctrl-C and schedulers do, to all processes of a job
+        os.kill(worker.pid, number)
+    assert len(list(batches)) == 7  # of 4 + 12 steps

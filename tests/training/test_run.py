@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from tiny import make_spots, tiny_recipe
 from tiny_run import make_tiny_run
 
+from saccade.datasets.dataset import collate
 from saccade.selection import PerturbedTopK
 from saccade.systems import load_model
 from saccade.training import provenance
@@ -25,7 +26,7 @@ from saccade.training import run as run_module
 from saccade.training.callbacks.checkpoints import Stopped
 from saccade.training.log import read_metrics
 from saccade.training.provenance import Facts
-from saccade.training.recipe import dump_recipe
+from saccade.training.recipe import WarmUp, dump_recipe
 from saccade.training.run import evaluate, make_task, train
 from saccade.training.task import Task
 
@@ -390,3 +391,31 @@ def test_sigkill_from_the_command_line(spots, undisturbed, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "going on at step 5" in done.stdout
     assert_same_run(tmp_path / "run", undisturbed)
+
+
+def test_other_processes_know_the_facts_and_leave_writing_to_the_first(spots, tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance.rank_zero_only, "rank", 1)
+    recipe, facts = tiny_recipe(spots), Facts(tmp_path / "run.json")
+    facts.begin(recipe, torch.nn.Linear(1, 1))
+    facts.start_clock()
+    facts.count_seconds()
+    assert facts.get("seed") == recipe.seed
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_a_model_is_evaluated_by_one_process_whatever_trained_it(spots, tmp_path, monkeypatch):
+    folder = make_tiny_run(tmp_path, spots)
+    recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
+    (folder / "recipe.yaml").write_text(yaml.safe_dump({**recipe, "devices": 3, "nodes": 2}))
+    monkeypatch.setattr(run_module, "_evaluate", lambda *given: {"recipe": given[4]})
+    recipe = evaluate(folder)["recipe"]
+    assert (recipe.devices, recipe.nodes) == (1, 1)
+
+
+def test_crops_of_images_of_different_sizes_are_refused(tmp_path):
+    recipe = tiny_recipe(make_spots(tmp_path / "spots", 20, sizes=(64, 80)), warm_up=WarmUp(steps=0))
+    crop = {"name": "cub", "crop": [48, 48]}
+    task = make_task(replace(recipe, data=replace(recipe.data, augmentation=crop)))
+    batch = collate([task.data["train"][number] for number in range(4)])
+    with pytest.raises(ValueError, match=r"crops, .* one size with data\.resize"):
+        task.training_step(batch, 0)

@@ -13,12 +13,14 @@ from torch.testing import assert_close
 from saccade.config import Stages
 from saccade.datasets.dataset import collate_sources, unit_range
 from saccade.datasets.records import DataError
+from saccade.export.check import find_images
 from saccade.extraction import Grid
 from saccade.images import Sources, decode, make_view, open_image, slide
+from saccade.images.decode import BadImage
 from saccade.systems import load_model
 from saccade.training.callbacks import Panels
 from saccade.training.data import open_records, open_split, training_loader
-from saccade.training.recipe import DataOptions, Guide, Recipe, WarmUp
+from saccade.training.recipe import DataOptions, Guide, Recipe, WarmUp, dump_recipe
 from saccade.training.run import evaluate, train
 from saccade.training.warm_up import missing_detail
 from tests.tiny import make_spots, tiny_recipe
@@ -152,3 +154,25 @@ def test_slides_of_different_sizes_need_a_batch_of_one(tmp_path):
     with pytest.raises(ValueError, match=r"64×64, 80×80: expected one size .* batch of 1"):
         collate_sources([dataset[number] for number in range(len(dataset))], scale=0.25)
     assert collate_sources([dataset[0]], scale=0.25).size.tolist() == [list(dataset[0].image.size)]
+
+
+def test_the_limit_on_pixels_holds_for_files_without_tiles(tmp_path):
+    recipe = streaming(make_spots(tmp_path, 20))
+    records = open_records(recipe.data, seed=0)
+    small = open_split(records, "train", replace(recipe.data, max_pixels=64 * 64 - 1))
+    with pytest.raises(BadImage, match="64×64 is 0 megapixels, the limit is 0"):
+        small[0].image.view(0.25)
+    assert open_split(records, "train", recipe.data)[0].image.view(0.25).shape == (3, 16, 16)
+
+
+def test_an_image_that_is_gone_is_named(tmp_path):
+    recipe = streaming(make_spots(tmp_path, 20))
+    dataset = open_split(open_records(recipe.data, seed=0), "train", recipe.data)
+    (tmp_path / "images" / "000.png").unlink()
+    with pytest.raises(BadImage, match=r"000\.png: no such file"):
+        dataset[0]
+
+
+def test_an_export_is_checked_on_random_images(pyramids, tmp_path):
+    (tmp_path / "recipe.yaml").write_text(dump_recipe(streaming(pyramids)))
+    assert "random images" in find_images(tmp_path, None, image_size=(64, 64)).source
