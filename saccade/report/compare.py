@@ -1,4 +1,4 @@
-"""Several runs → one table, on the terminal, in Markdown or as a page with their curves over one another."""
+"""Several runs → one table, on the terminal or as a page with their curves over one another."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,13 +71,6 @@ def compare(runs: Sequence[Run | Path | str]) -> "Table":
     for line in lines[1:]:
         table.add_row(*(Text(cell) for cell in line))  # a name may hold what rich takes for markup
     return table
-
-
-def markdown(runs: Sequence[Run | Path | str]) -> str:
-    """The table in Markdown."""
-    ruler = ["---" if place < 2 else "---:" for place in range(len(COLUMNS))]
-    lines = [COLUMNS, ruler, *rows(runs)]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines) + "\n"
 
 
 def write_comparison(runs: Sequence[Run | Path | str], out: Path | str) -> Path:

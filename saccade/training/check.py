@@ -72,6 +72,12 @@ def _check_together(recipe: Recipe) -> None:
             f"batch is {recipe.batch}: expected a multiple of {processes}, one share for each of {recipe.devices} "
             f"devices on {recipe.nodes} nodes, such as {more}"
         )
+    selection = recipe.model.selection
+    if selection.get("name") == "perturbed" and not selection.get("discrete", True) and recipe.sigma_decay == "linear":
+        raise ValueError(
+            "model.selection.discrete is false and sigma_decay is linear: the model would be tested with noise that "
+            "training has taken away; expected sigma_decay constant, or discrete true"
+        )
 
 
 def _get(tree: Any, key: str) -> Any:

@@ -5,7 +5,7 @@ from rich.console import Console
 from test_page import Reader
 
 from saccade.evaluation import wilson_interval
-from saccade.report.compare import COLUMNS, compare, markdown, rows, write_comparison
+from saccade.report.compare import COLUMNS, compare, rows, write_comparison
 from saccade.report.run import read_run
 
 
@@ -53,13 +53,6 @@ def test_two_runs_fit_eighty_letters(runs):
     with console.capture() as shown:
         console.print(compare(runs))
     assert len(shown.get().splitlines()) == len(COLUMNS)
-
-
-def test_markdown_has_one_line_a_run(runs):
-    lines = markdown(runs).splitlines()
-    assert len(lines) == 4
-    assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
-    assert lines[3].startswith("| [b]young \\| run |")
 
 
 def test_the_page_has_the_table_and_the_curves(runs, tmp_path):

@@ -59,6 +59,13 @@ def test_a_bad_value_is_named(key, value, expected):
         check_recipe(changed(key, value))
 
 
+def test_noise_that_is_gone_at_the_end_is_not_tested_with():
+    soft = changed("model.selection", {"name": "perturbed", "k": 3, "discrete": False})
+    with pytest.raises(ValueError, match="expected sigma_decay constant, or discrete true"):
+        check_recipe(soft)
+    check_recipe(replace(soft, sigma_decay="constant"))
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
