@@ -8,7 +8,6 @@ In evaluation every image is read exactly once, whatever the number of processes
 """
 
 import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -179,13 +178,16 @@ def _reading(recipe: Recipe) -> dict[str, Any]:
     return {
         "num_workers": workers,
         "persistent_workers": workers > 0,
-        "worker_init_fn": _leave_stopping_to_the_run if workers else None,
+        "worker_init_fn": _stand_apart if workers else None,
         "collate_fn": partial(collate_sources, scale=scale) if recipe.data.stream else padded,
         "pin_memory": recipe.accelerator not in ("cpu", "auto"),
     }
 
 
-def _leave_stopping_to_the_run(worker: int) -> None:
-    """Ctrl-C and SIGTERM reach the whole process group; a worker that died of them would tear the present step down."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+def _stand_apart(worker: int) -> None:
+    """Ctrl-C, and SIGTERM of schedulers, reach a whole process group; a worker that died of them would end the step.
+
+    Not by ignoring SIGTERM: Python ends workers with it, and would wait for them for ever.
+    """
+    if hasattr(os, "setpgid"):  # Windows has no process groups
+        os.setpgid(0, 0)

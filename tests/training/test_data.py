@@ -1,8 +1,8 @@
-import multiprocessing
-import os
-import signal
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -126,13 +126,29 @@ def test_a_split_without_images_is_told(tmp_path):
         open_split(load(data), "test", DataOptions())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_workers_leave_stopping_to_the_run(number, tmp_path):
-    recipe = tiny_recipe(make_spots(tmp_path / "spots", 20))
-    recipe = replace(recipe, data=replace(recipe.data, workers=1))
-    dataset = open_split(load(recipe.data.path), "train", recipe.data)
-    batches = iter(training_loader(dataset, recipe, now=lambda: 8))
-    next(batches)
-    for worker in multiprocessing.active_children():  # as Ctrl-C and schedulers do, to all processes of a job
-        os.kill(worker.pid, number)
-    assert len(list(batches)) == 7  # of 4 + 12 steps
+SIGNALLED = """
+import os, signal, sys
+from pathlib import Path
+from tiny import tiny_recipe
+from saccade.datasets import load
+from saccade.training.data import open_split, training_loader
+from dataclasses import replace
+recipe = tiny_recipe(Path(sys.argv[1]))
+recipe = replace(recipe, data=replace(recipe.data, workers=1))
+batches = iter(training_loader(open_split(load(recipe.data.path), "train", recipe.data), recipe, now=lambda: 8))
+next(batches)
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda *_: None)
+    os.killpg(0, number)
+print("batches", 1 + len(list(batches)))
+"""
+
+
+def test_what_asks_a_job_to_stop_does_not_end_the_processes_that_read_images(tmp_path):
+    words = [sys.executable, "-c", SIGNALLED, str(make_spots(tmp_path / "spots", 20))]
+    here = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=120, start_new_session=True, cwd=here, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "batches 8\n"  # of 4 + 12 steps, from the ninth on; and the process ended
