@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -99,7 +100,9 @@ def make(
     _check_options(name, generator, given)
     keywords = {"seed": seed, "size": size, **given}
     out.parent.mkdir(parents=True, exist_ok=True)
-    with locked(out.with_name(f".{out.name}.lock"), wait=True):  # runs that start together wait for the first one
+    # Runs that start together wait for the first one; a finished set may lie where nobody can write, locks neither.
+    lock = locked(out.with_name(f".{out.name}.lock"), wait=True)
+    with lock if os.access(out.parent, os.W_OK) else nullcontext():
         _claim(out, {"generator": name, "version": generator.version, "count": count, **keywords})
         _make_missing(name, generator, out, count, keywords, workers or os.cpu_count() or 1)
     return out

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -67,6 +68,13 @@ def test_two_that_make_the_same_set_take_turns(whole: dict[str, Path], tmp_path:
         assert not out.exists()
     assert [done.result() for done in both] == [out, out]
     assert contents(out) == contents(whole["signs"])
+
+
+def test_a_finished_set_is_read_where_nobody_can_write(whole: dict[str, Path], tmp_path: Path, monkeypatch):
+    out = shutil.copytree(whole["signs"], tmp_path / "signs")
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # whoever runs the tests may write anywhere
+    make("signs", out, count=12, size=SMALL["signs"], seed=3, workers=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["signs"]
 
 
 def test_a_half_written_file_is_no_file(whole: dict[str, Path], tmp_path: Path):
