@@ -18,15 +18,12 @@ from safetensors.torch import load_file
 from tiny import make_spots, tiny_recipe
 from tiny_run import make_tiny_run
 
-from saccade.datasets.dataset import collate
 from saccade.selection import PerturbedTopK
 from saccade.systems import load_model
-from saccade.training import provenance
 from saccade.training import run as run_module
 from saccade.training.callbacks.checkpoints import Stopped
 from saccade.training.log import read_metrics
-from saccade.training.provenance import Facts
-from saccade.training.recipe import WarmUp, dump_recipe
+from saccade.training.recipe import dump_recipe
 from saccade.training.run import evaluate, make_task, train
 from saccade.training.task import Task
 
@@ -236,15 +233,6 @@ def test_a_mistyped_folder_of_data_takes_no_run_folder(spots, tmp_path, without_
     train(replace(recipe, steps=2), tmp_path / "run")
 
 
-@pytest.mark.parametrize("fact", ["commit", "hardware"])
-def test_all_that_a_run_was_made_with_is_kept(fact, undisturbed, spots, tmp_path, monkeypatch):
-    recipe, model = tiny_recipe(spots), load_model(undisturbed / "best")
-    for name in ("abc", "abc", "def", "abc"):
-        monkeypatch.setattr(provenance, fact, lambda *_, name=name: name)
-        Facts(tmp_path / "run.json").begin(recipe, model)
-    assert Facts(tmp_path / "run.json").get(fact) == "abc then def"
-
-
 def test_the_best_model_is_chosen_by_validation(undisturbed):
     rows = [row for row in read_metrics(undisturbed / "metrics.csv") if "val/accuracy" in row and row["step"] > 4]
     summary = json.loads((undisturbed / "evaluation" / "val.json").read_text())
@@ -393,16 +381,6 @@ def test_sigkill_from_the_command_line(spots, undisturbed, tmp_path):
     assert_same_run(tmp_path / "run", undisturbed)
 
 
-def test_other_processes_know_the_facts_and_leave_writing_to_the_first(spots, tmp_path, monkeypatch):
-    monkeypatch.setattr(provenance.rank_zero_only, "rank", 1)
-    recipe, facts = tiny_recipe(spots), Facts(tmp_path / "run.json")
-    facts.begin(recipe, torch.nn.Linear(1, 1))
-    facts.start_clock()
-    facts.count_seconds()
-    assert facts.get("seed") == recipe.seed
-    assert not (tmp_path / "run.json").exists()
-
-
 def test_a_model_is_evaluated_by_one_process_whatever_trained_it(spots, tmp_path, monkeypatch):
     folder = make_tiny_run(tmp_path, spots)
     recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
@@ -410,12 +388,3 @@ def test_a_model_is_evaluated_by_one_process_whatever_trained_it(spots, tmp_path
     monkeypatch.setattr(run_module, "_evaluate", lambda *given: {"recipe": given[4]})
     recipe = evaluate(folder)["recipe"]
     assert (recipe.devices, recipe.nodes) == (1, 1)
-
-
-def test_crops_of_images_of_different_sizes_are_refused(tmp_path):
-    recipe = tiny_recipe(make_spots(tmp_path / "spots", 20, sizes=(64, 80)), warm_up=WarmUp(steps=0))
-    crop = {"name": "cub", "crop": [48, 48]}
-    task = make_task(replace(recipe, data=replace(recipe.data, augmentation=crop)))
-    batch = collate([task.data["train"][number] for number in range(4)])
-    with pytest.raises(ValueError, match=r"crops, .* one size with data\.resize"):
-        task.training_step(batch, 0)
