@@ -63,6 +63,9 @@ class Batch(NamedTuple):
 class ImageDataset(Dataset[Sample]):
     """The images of `records`, usually of one split; `records.records[i]` is sample i, `bad` what was left out.
 
+    cache_gb: keep samples in memory, pixels up to this many GB, instead of decoding their files again in every round. A
+              process that reads ahead for a DataLoader keeps its own. Further samples, and streamed ones, are not kept.
+
     >>> train = ImageDataset(load("flowers").split("train"))  # doctest: +SKIP
     >>> DataLoader(train, batch_size=8, collate_fn=collate)  # doctest: +SKIP
     """
@@ -75,6 +78,7 @@ class ImageDataset(Dataset[Sample]):
         skip_bad: bool = False,
         max_pixels: int = MAX_PIXELS,
         stream: bool = False,
+        cache_gb: float = 0.0,
     ):
         if stream and (resize or skip_bad):
             raise DataError(
@@ -89,12 +93,23 @@ class ImageDataset(Dataset[Sample]):
         self.resize = resize
         self.max_pixels = max_pixels
         self.stream = stream
+        self._kept: dict[int, Sample] = {}
+        self._room = 0 if stream else round(cache_gb * 1e9)  # bytes
         self._class_number = {label: number for number, label in enumerate(records.classes)}
 
     def __len__(self) -> int:
         return len(self.records.records)
 
     def __getitem__(self, index: int) -> Sample:
+        if index in self._kept:
+            return self._kept[index]
+        sample = self._read(index)
+        if self._room and sample.image.nbytes <= self._room:
+            self._room -= sample.image.nbytes
+            self._kept[index] = sample
+        return sample
+
+    def _read(self, index: int) -> Sample:
         record = self.records.records[index]
         if self.stream:
             source = _open_source(record.image, self.max_pixels)

@@ -20,8 +20,8 @@ from saccade.reproduce.table import Plan, Row, Scale, Table
 from saccade.training.recipe import Recipe, load_recipe
 
 State = Literal["missing", "begun", "trained", "finished", "other"]
-# Where things lie is no property of a run.
-PLACES = ("data.path", "data.generate.source", "data.workers", "model.features.weights")
+# Where things lie, and how they are read, is no property of a run.
+PLACES = ("data.path", "data.generate.source", "data.workers", "data.cache_gb", "model.features.weights")
 
 
 class Request(NamedTuple):

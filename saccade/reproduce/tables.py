@@ -176,8 +176,8 @@ BILLIARD = Table(
         Row("diverse", "Top-K, non-overlapping patches, transformer", small=Plan("billiard_small/diverse"), seeds=3),
         _billiard("ats", "ATS", "20.7 ± 0.00", "ats", seeds=3, full_seeds=4),
         _billiard("ats_position", "ATS + concat. position", "42.44 ± 10.85", "ats", POSITIONS, seeds=3, full_seeds=4),
-        _billiard("cnn", "CNN (ResNet18)", "81.6 ± 0.35", "cnn", full_seeds=5),
-        _billiard("cnn_position", "CNN + concat. position", "83.8 ± 0.30", "cnn", POSITIONS, full_seeds=5),
+        _billiard("cnn", "CNN (ResNet18)", "81.6 ± 0.35", "cnn", seeds=3, full_seeds=5),
+        _billiard("cnn_position", "CNN + concat. position", "83.8 ± 0.30", "cnn", POSITIONS, seeds=3, full_seeds=5),
         _billiard(
             "cnn_small",
             "CNN + downscale by 4",

@@ -32,7 +32,7 @@ RULES = (
         lambda value: 0 < value < math.inf,
         "a number above 0, or null for no clipping",
     ),
-    _Rule("optimiser.weight_decay warm_up.focus", lambda value: 0 <= value < math.inf, "0 or more"),
+    _Rule("data.cache_gb optimiser.weight_decay warm_up.focus", lambda value: 0 <= value < math.inf, "0 or more"),
     _Rule("optimiser.momentum", lambda value: 0 <= value < 1, "0 or more and below 1"),
     _Rule("schedule.factor", lambda value: 0 < value < math.inf, "a number above 0"),
     _Rule(

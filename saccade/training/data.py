@@ -58,6 +58,7 @@ def open_split(records: Records, split: str, data: DataOptions) -> ImageDataset:
         skip_bad=data.skip_bad,
         max_pixels=data.max_pixels or MAX_PIXELS,
         stream=data.stream,
+        cache_gb=data.cache_gb if split == "train" else 0.0,  # others are read far less often
     )
 
 

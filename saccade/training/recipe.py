@@ -31,6 +31,7 @@ class DataOptions:
         resize: height and width every image is resized to; without it each keeps its size
         augmentation: what training images go through: a name and its options
         workers: processes that read images ahead (default: half of the cores)
+        cache_gb: keep decoded training images in memory, up to this many GB in each process that reads
         skip_bad: leave out files that cannot be read instead of stopping there
         max_pixels: refuse larger images (default: 300 million)
         stream: read only the view and the patches of an image, for slides and tiled pyramids too large to decode
@@ -42,6 +43,7 @@ class DataOptions:
     resize: tuple[int, int] | None = None
     augmentation: dict[str, Any] = field(default_factory=lambda: {"name": "none"})
     workers: int | None = None
+    cache_gb: float = 0.0
     skip_bad: bool = False
     max_pixels: int | None = None
     stream: bool = False

@@ -39,6 +39,18 @@ def test_a_sample_is_the_files_pixels_and_its_class_number(records):
         assert sample.boxes.tolist() == [[number, 0, number + 2, 3]]
 
 
+def test_samples_are_kept_as_long_as_there_is_room(records):
+    room = 8 * 20 * 3 / 1e9  # the pixels of the first image, and nothing beyond
+    dataset = ImageDataset(records, cache_gb=room)
+    before = [dataset[n] for n in range(6)]
+    for record in records.records:
+        Image.new("RGB", Image.open(record.image).size, "red").save(record.image)
+    after = [dataset[n] for n in range(6)]
+    assert after[0] is before[0]
+    assert all((sample.image[0] == 255).all() for sample in after[1:])
+    assert (ImageDataset(records)[0].image[0] == 255).all(), "without a cache the file is read again"
+
+
 def test_a_batch_pads_at_the_right_and_below_with_zeros(records):
     samples = [ImageDataset(records)[n] for n in (0, 5)]  # 8×20 and 13×15
     batch = collate(samples, multiple_px=8)

@@ -33,6 +33,7 @@ def changed(key: str, value: Any) -> Recipe:
         ("balanced", 1.5, "a share from 0 to 1"),
         ("data.workers", -1, "0 or more"),
         ("data.max_pixels", 0, "at least 1"),
+        ("data.cache_gb", -1.0, "0 or more"),
         ("data.resize", (0, 100), "a height and a width of at least one pixel"),
         ("optimiser.lr", -1e-3, "a number above 0"),
         ("optimiser.lr", float("nan"), "a number above 0"),
