@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from saccade.datasets.check import Report, examine
-    from saccade.datasets.dataset import Batch, ImageDataset, Sample, collate, unit_range
+    from saccade.datasets.dataset import Batch, ImageDataset, collate, unit_range
     from saccade.datasets.recognise import load
     from saccade.datasets.records import DataError, Record, Records
+    from saccade.datasets.sample import Sample
 
 _HOME = {
     "load": "recognise",
@@ -18,7 +19,7 @@ _HOME = {
     "Records": "records",
     "DataError": "records",
     "ImageDataset": "dataset",
-    "Sample": "dataset",
+    "Sample": "sample",
     "Batch": "dataset",
     "collate": "dataset",
     "unit_range": "dataset",

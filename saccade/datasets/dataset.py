@@ -19,7 +19,7 @@ import logging
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import numpy as np
 import torch
@@ -31,23 +31,13 @@ from torch.utils.data import Dataset, default_collate
 
 from saccade.datasets.check import Report, examine
 from saccade.datasets.records import DataError, Record, Records
+from saccade.datasets.sample import Sample, SampleCache
 from saccade.images import ImageSource, Sources, open_image
 from saccade.images.decode import MAX_PIXELS, BadImage, read_pixels
 from saccade.images.file import FileImage
 from saccade.images.source import Opened
 
 log = logging.getLogger(__name__)
-
-
-class Sample(NamedTuple):
-    """An image (bytes 3 H W, or a source where images are streamed), its class number (several 0 or 1 where classes may
-    go together), its boxes (left, top, right, bottom in its pixels), its place in the data set.
-    """
-
-    image: Any
-    label: int | tuple[int, ...]
-    boxes: Int[Tensor, "R 4"]
-    index: int
 
 
 class Batch(NamedTuple):
@@ -93,28 +83,25 @@ class ImageDataset(Dataset[Sample]):
         self.resize = resize
         self.max_pixels = max_pixels
         self.stream = stream
-        self._kept: dict[int, Sample] = {}
-        self._room = 0 if stream else round(cache_gb * 1e9)  # bytes
+        self.cache = SampleCache(cache_gb)
         self._class_number = {label: number for number, label in enumerate(records.classes)}
 
     def __len__(self) -> int:
         return len(self.records.records)
 
     def __getitem__(self, index: int) -> Sample:
-        if index in self._kept:
-            return self._kept[index]
-        sample = self._read(index)
-        if self._room and sample.image.nbytes <= self._room:
-            self._room -= sample.image.nbytes
-            self._kept[index] = sample
-        return sample
+        if self.stream:
+            return self._open(index)
+        return self.cache.get(index) or self.cache.keep(self._read(index))
+
+    def _open(self, index: int) -> Sample:
+        record = self.records.records[index]
+        source = _open_source(record.image, self.max_pixels)
+        boxes = _place_boxes(record, source.size, source.size)
+        return Sample(source, self._class_number[record.label], boxes, index)
 
     def _read(self, index: int) -> Sample:
         record = self.records.records[index]
-        if self.stream:
-            source = _open_source(record.image, self.max_pixels)
-            boxes = _place_boxes(record, source.size, source.size)
-            return Sample(source, self._class_number[record.label], boxes, index)
         image = _as_bytes(read_pixels(record.image, max_pixels=self.max_pixels))
         size = self.resize or (image.shape[-2], image.shape[-1])
         boxes = _place_boxes(record, (image.shape[-2], image.shape[-1]), size)

@@ -27,9 +27,9 @@ from jaxtyping import UInt8
 from numpy import ndarray
 from torch.utils.data import Dataset
 
-from saccade.datasets.dataset import Sample
 from saccade.datasets.generate import SETTINGS_FILE
 from saccade.datasets.records import SPLITS, DataError
+from saccade.datasets.sample import Sample
 
 SIZE = (1500, 1500)
 CLASSES = tuple("0123456789")

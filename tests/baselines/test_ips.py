@@ -20,7 +20,8 @@ from torch.testing import assert_close
 from saccade import ModelConfig
 from saccade.baselines import IPS
 from saccade.baselines.ips import _corners, sinusoids
-from saccade.datasets.dataset import Sample, collate
+from saccade.datasets.dataset import collate
+from saccade.datasets.sample import Sample
 from saccade.evaluation import predict_batch
 from saccade.images import add_positions
 from saccade.systems import build_model, load_model

@@ -1,6 +1,7 @@
 """Samples and batches: right pixels, boxes and padding; bad files stop the run or are left out."""
 
 import logging
+import pickle
 from functools import partial
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from PIL import Image
 from torch.testing import assert_close
 from torch.utils.data import DataLoader
 
-from saccade.datasets.dataset import Batch, ImageDataset, Sample, collate, unit_range
+from saccade.datasets.dataset import Batch, ImageDataset, collate, unit_range
 from saccade.datasets.records import DataError, Record, Records
+from saccade.datasets.sample import Sample
 from saccade.images.decode import BadImage
 
 RNG = np.random.default_rng(0)
@@ -41,14 +43,23 @@ def test_a_sample_is_the_files_pixels_and_its_class_number(records):
 
 def test_samples_are_kept_as_long_as_there_is_room(records):
     room = 8 * 20 * 3 / 1e9  # the pixels of the first image, and nothing beyond
-    dataset = ImageDataset(records, cache_gb=room)
+    dataset, read = ImageDataset(records, cache_gb=room), [ImageDataset(records)[n] for n in range(6)]
     before = [dataset[n] for n in range(6)]
     for record in records.records:
         Image.new("RGB", Image.open(record.image).size, "red").save(record.image)
     after = [dataset[n] for n in range(6)]
     assert after[0] is before[0]
+    assert all(torch.equal(sample.image, plain.image) for sample, plain in zip(before, read, strict=True))
     assert all((sample.image[0] == 255).all() for sample in after[1:])
     assert (ImageDataset(records)[0].image[0] == 255).all(), "without a cache the file is read again"
+
+
+def test_kept_samples_share_blocks_and_stay_in_their_process(records):
+    dataset, read = ImageDataset(records, cache_gb=1), ImageDataset(records)
+    kept = [dataset[n].image for n in range(6)]
+    assert len({image.untyped_storage().data_ptr() for image in kept}) == 1
+    assert all(torch.equal(image, read[n].image) for n, image in enumerate(kept))
+    assert len(pickle.dumps(dataset)) < 2 * len(pickle.dumps(read))
 
 
 def test_a_batch_pads_at_the_right_and_below_with_zeros(records):

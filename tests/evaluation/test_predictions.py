@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from saccade import ModelConfig, PatchSelectionModel
-from saccade.datasets.dataset import Sample, collate, unit_range
+from saccade.datasets.dataset import collate, unit_range
+from saccade.datasets.sample import Sample
 from saccade.evaluation import Predictions, best_overlap, predict_batch
 from saccade.evaluation.predictions import join
 from saccade.selection import Selection
