@@ -8,7 +8,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -221,12 +221,17 @@ def check_folder(folder: Path, recipe: Recipe) -> None:
         if folder.is_dir() and any(folder.iterdir()):
             raise ValueError(f"{folder} is not empty and holds no run: give another folder with --out")
     elif differences := [
-        *_differences(*(yaml.safe_load(dump_recipe(each)) for each in (_there(folder, path), recipe)))
+        *_differences(*(yaml.safe_load(dump_recipe(_read_anyhow(each))) for each in (_there(folder, path), recipe)))
     ]:
         raise ValueError(
             f"{folder} holds a run with other settings ({'; '.join(differences)}): give another folder with --out, "
             "or the same settings to go on"
         )
+
+
+def _read_anyhow(recipe: Recipe) -> Recipe:
+    """The recipe without how its images are read, which changes nothing: a run may go on with fewer workers."""
+    return replace(recipe, data=replace(recipe.data, workers=None, cache_gb=0.0))
 
 
 def _there(folder: Path, path: Path) -> Recipe:

@@ -139,6 +139,8 @@ def test_a_default_that_a_later_version_adds_changes_no_settings(request_):
     assert "momentum" not in settings["optimiser"]
     assert "path" not in settings["data"]  # where things lie
     assert essence(replace(job.recipe, nodes=2)) == settings | {"nodes": 2}
+    read_otherwise = replace(job.recipe.data, workers=3, cache_gb=2.0)
+    assert essence(replace(job.recipe, data=read_otherwise)) == settings
 
 
 def test_a_broken_table_is_named(request_):

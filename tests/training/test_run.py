@@ -162,6 +162,15 @@ def test_another_recipe_does_not_go_into_the_same_folder(undisturbed, spots):
         train(tiny_recipe(spots, steps=13), undisturbed)
 
 
+def test_how_images_are_read_may_change_and_changes_nothing(undisturbed, spots, tmp_path, without_pictures):
+    at_step(7, crash)
+    with pytest.raises(CrashError):
+        train(tiny_recipe(spots), tmp_path / "run")
+    recipe = tiny_recipe(spots)
+    train(replace(recipe, data=replace(recipe.data, workers=1, cache_gb=1.0)), tmp_path / "run")
+    assert_same_run(tmp_path / "run", undisturbed)
+
+
 def test_a_run_of_a_version_that_knew_fewer_settings_goes_on(undisturbed, spots, tmp_path, without_pictures):
     at_step(7, crash)
     with pytest.raises(CrashError):
