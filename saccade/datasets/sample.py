@@ -25,7 +25,7 @@ class SampleCache:
     """The first samples it is given to keep, as long as their pixels fit into `gigabytes`.
 
     Pixels are moved into a few large blocks. Thousands of small pieces of memory, taken in between the tensors of a
-    step, would leave gaps that nothing fits into: 0.7 GB of images once took 5.7 GB.
+    step, would leave gaps that nothing fits into: 0.9 GB of images once took 5.7 GB.
     """
 
     def __init__(self, gigabytes: float):
