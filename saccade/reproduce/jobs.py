@@ -126,8 +126,8 @@ def make_job(request: Request, row: Row, seed: int) -> Job:
 
 def _places(request: Request, recipe: Recipe) -> Iterator[str]:
     if request.scale == "small":
-        yield "--data.workers=0"  # a run has one core, and better things to do with it
-        yield "--data.cache_gb=1"  # than to decode every image in every round
+        yield "--data.workers=0"  # a run has one core
+        yield "--data.cache_gb=1"  # and would spend much of it on decoding
     if request.data and recipe.data.path and not recipe.data.generate:
         yield f"--data.path={request.data / Path(recipe.data.path).name}"
     source = (recipe.data.generate or {}).get("source")
