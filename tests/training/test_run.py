@@ -8,7 +8,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,15 +15,13 @@ import yaml
 from lightning.pytorch import Callback
 from safetensors.torch import load_file
 from tiny import make_spots, tiny_recipe
-from tiny_run import make_tiny_run
 
-from saccade.selection import PerturbedTopK
 from saccade.systems import load_model
 from saccade.training import run as run_module
 from saccade.training.callbacks.checkpoints import Stopped
 from saccade.training.log import read_metrics
 from saccade.training.recipe import dump_recipe
-from saccade.training.run import evaluate, make_task, train
+from saccade.training.run import make_task, train
 from saccade.training.task import Task
 
 TOTAL = 16
@@ -263,87 +260,6 @@ def test_a_final_run_trains_on_the_validation_images_and_keeps_the_last_model(
     assert all(torch.equal(best[name], last[name]) for name in last)
 
 
-def test_evaluation_again_gives_the_same_numbers(undisturbed):
-    before = json.loads((undisturbed / "evaluation" / "test.json").read_text())
-    after = evaluate(undisturbed, split="test")
-    for name in ("images", "accuracy", "loss", "hit_rate"):
-        assert after[name] == before[name]
-
-
-def test_a_soft_evaluation_has_all_of_the_noise_and_the_same_numbers_each_time(undisturbed):
-    # Trained with a σ that fell to zero: the best model has the recipe's again.
-    best: Any = load_model(undisturbed / "best")
-    assert best.selection.sigma == PerturbedTopK(2).sigma == 0.05
-    own = (undisturbed / "evaluation" / "test.csv").read_text()
-    soft = evaluate(undisturbed, selection="soft")
-    first = (undisturbed / "evaluation" / "test-soft.csv").read_text()
-    torch.rand(7)
-    again = evaluate(undisturbed, selection="soft")
-    assert (undisturbed / "evaluation" / "test-soft.csv").read_text() == first != own
-    assert again["loss"] == soft["loss"]
-    assert json.loads((undisturbed / "evaluation" / "test-soft.json").read_text())["loss"] == soft["loss"]
-    assert (undisturbed / "evaluation" / "test.csv").read_text() == own
-
-
-def test_a_discrete_evaluation_of_a_discrete_model_is_its_own(undisturbed):
-    evaluate(undisturbed, split="val", selection="discrete")
-    folder = undisturbed / "evaluation"
-    assert (folder / "val-discrete.csv").read_text() == (folder / "val.csv").read_text()
-
-
-def test_a_soft_model_can_be_evaluated_discretely(spots, tmp_path):
-    selection = {"name": "sinkhorn", "k": 2, "epsilon": 0.1, "discrete": False}
-    run = make_tiny_run(tmp_path / "soft", spots, selection=selection)
-    hard = make_tiny_run(tmp_path / "hard", spots, selection={**selection, "discrete": True})
-    evaluate(run)
-    evaluate(run, selection="discrete")
-    evaluate(hard)
-    discrete = (run / "evaluation" / "test-discrete.csv").read_text()
-    assert discrete == (hard / "evaluation" / "test.csv").read_text()
-    assert discrete != (run / "evaluation" / "test.csv").read_text()
-
-
-def test_a_choice_that_the_model_does_not_have_is_refused(spots, tmp_path):
-    run = make_tiny_run(tmp_path / "diverse", spots, selection={"name": "diverse", "k": 2})
-    with pytest.raises(ValueError, match=r"selection diverse\) has no choice .* leave --selection out"):
-        evaluate(run, selection="soft")
-    assert not (run / "evaluation").exists()
-    # Its slots are in score order if they are soft and in index order if they are not, which concat would mix up.
-    soft = {"name": "sinkhorn", "k": 2, "discrete": False}
-    run = make_tiny_run(tmp_path / "concat", spots, selection=soft, aggregation={"name": "concat"})
-    with pytest.raises(ValueError, match="sinkhorn does not go with the aggregation concat"):
-        evaluate(run, selection="discrete")
-
-
-def test_other_data_with_an_unknown_class_is_refused(undisturbed, tmp_path):
-    other = make_spots(tmp_path / "other", 20)
-    table = other / "labels.csv"
-    table.write_text(table.read_text().replace(",along,", ",diagonal,"))
-    with pytest.raises(ValueError, match=r"no class 'diagonal'; it knows across, along"):
-        evaluate(undisturbed, data=other)
-
-
-@pytest.mark.parametrize(("split", "images"), [("", 20), (",test", 20), (None, 4)], ids=["none", "all test", "as is"])
-def test_all_that_is_not_for_training_is_evaluated(split, images, undisturbed, tmp_path, capsys):
-    """Without splits every image of other data counts; with splits those of test do."""
-    other = make_spots(tmp_path / "other", 20)
-    table = other / "labels.csv"
-    if split is not None:
-        lines = [line.rpartition(",")[0].rpartition(",")[0] for line in table.read_text().splitlines()]
-        table.write_text("\n".join([lines[0] + (split and ",split"), *(line + split for line in lines[1:])]) + "\n")
-    assert evaluate(undisturbed, data=table)["images"] == images
-    assert (undisturbed / "evaluation" / "other-test.json").is_file()
-    assert f"{images} images of {other}" in capsys.readouterr().out.replace("\n", "")
-
-
-def test_a_split_of_data_without_any_is_refused(undisturbed, tmp_path):
-    table = make_spots(tmp_path / "other", 20) / "labels.csv"
-    lines = [line.rpartition(",")[0].rpartition(",")[0] for line in table.read_text().splitlines()]
-    table.write_text("\n".join(lines))
-    with pytest.raises(ValueError, match=r"has no splits: leave out --split"):
-        evaluate(undisturbed, data=table, split="val")
-
-
 def test_images_of_different_sizes_train_together(tmp_path, without_pictures):
     data = make_spots(tmp_path / "data", 40, sizes=(SIDE_SMALL, 64, 80))
     run = train(tiny_recipe(data, steps=3), tmp_path / "run")
@@ -388,12 +304,3 @@ def test_sigkill_from_the_command_line(spots, undisturbed, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "going on at step 5" in done.stdout
     assert_same_run(tmp_path / "run", undisturbed)
-
-
-def test_a_model_is_evaluated_by_one_process_whatever_trained_it(spots, tmp_path, monkeypatch):
-    folder = make_tiny_run(tmp_path, spots)
-    recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
-    (folder / "recipe.yaml").write_text(yaml.safe_dump({**recipe, "devices": 3, "nodes": 2}))
-    monkeypatch.setattr(run_module, "_evaluate", lambda *given: {"recipe": given[4]})
-    recipe = evaluate(folder)["recipe"]
-    assert (recipe.devices, recipe.nodes) == (1, 1)
