@@ -64,13 +64,15 @@ def show(values: Sequence[float], measure: Measure, statistic: str, *, runs: int
     '0.60 ± 0.14'
     >>> show([200.0], Measure("steps", "steps", digits=0), "mean ± s.d.", runs=3)
     '200 (1 of 3)'
+    >>> show([117.2, 117.2], Measure("cost", "cost", digits=0, fixed=True), "mean ± s.d.", runs=2)
+    '117'
     """
     if not values:
         return "–"
     if measure.counted:
         return f"{sum(values):.0f} of {len(values)}"
     centre, spread = STATISTICS[statistic](values)
-    deviation = "" if math.isnan(spread) else f" ± {spread:.{measure.digits}f}"
+    deviation = "" if measure.fixed or math.isnan(spread) else f" ± {spread:.{measure.digits}f}"
     some = "" if len(values) == runs else f" ({len(values)} of {runs})"
     return f"{centre:,.{measure.digits}f}{deviation}{some}"
 

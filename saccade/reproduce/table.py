@@ -47,19 +47,24 @@ class Row(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """A number of each run that the table shows, times `scale`; `counted` ones are summed over the runs."""
+    """A number of each run that the table shows, times `scale`.
+
+    `counted` ones are summed over the runs; `fixed` ones are the same in all runs of a row and have no spread.
+    """
 
     name: str
     title: str
     scale: float = 100.0
     digits: int = 1
     counted: bool = False
+    fixed: bool = False
 
 
 MEAN, MEDIAN = "mean ± s.d.", "median ± MAD"
 ACCURACY = Measure("accuracy", "accuracy [%]")
 HIT_RATE = Measure("hit_rate", "hit rate [%]")
 OVERLAP = Measure("mutual_overlap", "mutual overlap [%]")
+MULTIPLY_ADDS = Measure("multiply_adds", "million multiply-adds", 1e-6, 0, fixed=True)
 
 
 NOT_IN_PAPER = "not in the paper"

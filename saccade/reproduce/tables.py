@@ -5,7 +5,7 @@ at inference is the same run, evaluated again.
 """
 
 from saccade.reproduce.our_tables import GRADIENTS, MNIST, REAL, SYSTEMS
-from saccade.reproduce.table import ACCURACY, HIT_RATE, MEAN, MEDIAN, OVERLAP, Choice, Plan, Row, Table
+from saccade.reproduce.table import ACCURACY, HIT_RATE, MEAN, MEDIAN, MULTIPLY_ADDS, OVERLAP, Choice, Plan, Row, Table
 
 POSITIONS = "--model.positions=true"
 SOFT = "--model.selection.discrete=false"
@@ -190,7 +190,7 @@ BILLIARD = Table(
         ),
         _billiard("majority", "Majority class", "21.0", "majority"),
     ),
-    measures=(ACCURACY, HIT_RATE),
+    measures=(ACCURACY, HIT_RATE, MULTIPLY_ADDS),
     shown=("transformer",),
     small="Generated tables of 256² px, a thin network instead of ResNet-18, one layer instead of three, classes dealt "
     "evenly at first. For max and mean each patch's position is added to its features: in the paper's images the "
