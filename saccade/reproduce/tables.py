@@ -169,7 +169,7 @@ BILLIARD = Table(
             "mean",
             "Top-K, mean",
             "66.1 ± 0.7",
-            Plan("billiard_small/placed", ("--model.aggregation.pool=mean", "--steps=2200")),
+            Plan("billiard_small/placed", ("--model.aggregation.pool=mean",)),
             Plan("billiard/perturbed", (_pool("mean"),)),
             seeds=3,
             full_seeds=9,
