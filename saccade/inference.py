@@ -13,9 +13,11 @@ from copy import deepcopy
 from typing import Any, TypeVar
 
 import torch
-from timm.layers import BatchNormAct2d  # pyright: ignore[reportPrivateImportUsage]
+from timm.layers import BatchNormAct2d, Conv2dSame  # pyright: ignore[reportPrivateImportUsage]
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
+
+from saccade.scorer.backbone import FixedPadding
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -44,10 +46,16 @@ def for_inference(model: Model, *, compile: bool = False) -> Model:
 
 def fold_batch_norms(model: nn.Module) -> int:
     """Fold in place what can be folded, and say how many; what torch.fx cannot trace is tried part by part."""
+    places = Counter(id(layer) for _, layer in model.named_modules(remove_duplicate=False))
+    return _fold_parts(model, {layer for layer, count in places.items() if count > 1})
+
+
+def _fold_parts(model: nn.Module, shared: set[int]) -> int:
+    """`shared` layers stand in several parts, each of which sees only one of their uses."""
     try:
-        pairs = list(_pairs(model))
+        pairs = [(conv, norm) for conv, norm in _pairs(model) if id(_layer(model, conv)) not in shared]
     except Exception:  # any: a forward may do with a tracer's stand-ins whatever fails; its parts may be simpler
-        return sum(fold_batch_norms(child) for child in model.children())
+        return sum(_fold_parts(child, shared) for child in model.children())
     for conv_name, norm_name in pairs:
         conv, norm = _layer(model, conv_name), _layer(model, norm_name)
         _fold(conv, norm)
@@ -60,9 +68,10 @@ def fold_batch_norms(model: nn.Module) -> int:
 
 class _Tracer(fx.Tracer):
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        # timm's layers look at shapes, of which a tracer knows none. A convolution is one whatever it does before.
+        # timm's layers look at shapes, of which a tracer knows none; those around a norm do not.
         library = m.__module__.startswith(("torch.nn", "timm.layers", "torchvision.ops"))
-        return isinstance(m, nn.Conv2d) or (library and not isinstance(m, nn.Sequential))
+        around = any(isinstance(child, nn.BatchNorm2d) for child in m.children())
+        return isinstance(m, nn.Conv2d) or (library and not around and not isinstance(m, nn.Sequential))
 
 
 def _pairs(model: nn.Module) -> Iterator[tuple[str, str]]:
@@ -75,12 +84,17 @@ def _pairs(model: nn.Module) -> Iterator[tuple[str, str]]:
             continue
         conv, norm = _layer(model, before.target), _layer(model, node.target)
         once = runs[before.target] == runs[node.target] == 1
-        if once and isinstance(conv, nn.Conv2d) and _is_fixed_norm(norm):
+        if once and _is_plain(conv) and _is_fixed_norm(norm):
             yield str(before.target), str(node.target)
 
 
 def _layer(model: nn.Module, name: Any) -> Any:
     return model.get_submodule(name)
+
+
+def _is_plain(layer: nn.Module) -> bool:
+    """A convolution by its own weight: not by one that is standardised or made of others at every call."""
+    return type(layer) in (nn.Conv2d, Conv2dSame, FixedPadding) and "weight" in layer._parameters
 
 
 def _is_fixed_norm(layer: nn.Module) -> bool:

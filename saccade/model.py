@@ -29,9 +29,9 @@ class Output(NamedTuple):
     """What the model says and where it looked.
 
     raw_scores are the scorer's own, scores those normalised per image; boxes are left, top, right, bottom in image
-    pixels of the candidates in `selection.index` (in evaluation exactly the K patches that were looked at); features
-    are those of the K slots; context is what was seen of the whole image beside them, by the scorer in its view and by
-    the feature network at a glance (of width 0 where neither looks); grid has all candidates.
+    pixels of the candidates in `selection.index` (of a hard selection exactly the K patches that were looked at);
+    features are those of the K slots; context is what was seen of the whole image beside them, by the scorer in its
+    view and by the feature network at a glance (of width 0 where neither looks); grid has all candidates.
     """
 
     logits: Float[Tensor, "B L"]
@@ -99,7 +99,7 @@ class PatchSelectionModel(Pretrained):
         size:   height and width of each image where the rest of its H×W is padding, which is then never chosen.
         select: scores → Selection instead of the model's own, for this call.
         """
-        self._check(image)
+        self.check_images(image)
         image = self.with_positions(image, size)
         grid = self.grid(image.shape[-2:], image.device)
         raw_scores, evidence = self.scorer(self.view(image))  # B N, B N E
@@ -145,9 +145,7 @@ class PatchSelectionModel(Pretrained):
                 "together: use another aggregation"
             )
         slot_scores = output.selection.detach().look_up(output.raw_scores)  # B K
-        slots = rearrange(output.features, "b k d -> (b k) 1 d")
-        alone = self.aggregation(slots, output.selection.slot_by_slot(), output.grid)
-        alone = rearrange(alone, "(b k) d -> b k d", b=len(label))
+        alone = self.aggregation.alone(output.features, output.selection, output.grid)  # B K D
         if isinstance(self.aggregation, Placed):  # what a patch shows and where may matter beside its score
             slot_scores = slot_scores + self.aggregation.weigh(alone)
         # Alone: what the context explains would otherwise leave nothing for a patch to explain better than another.
@@ -176,14 +174,6 @@ class PatchSelectionModel(Pretrained):
         features = self.features(rearrange(patches, "b k c p q -> (b k) c p q"))
         features = rearrange(features, "(b k) d -> b k d", b=image.shape[0])
         return features[:, :slots], features[:, slots:].flatten(1)
-
-    def _check(self, image: Tensor | Sources) -> None:
-        channels = self.config.channels
-        if image.ndim != 4 or image.shape[1] != channels or not image.is_floating_point():
-            raise ValueError(
-                f"images have shape {tuple(image.shape)} and dtype {image.dtype}, expected (batch, {channels}, height, "
-                "width) in floating point: add a batch dimension with image[None], make floats of bytes with unit_range"
-            )
 
     def _check_patch(self, image_size: Sequence[int]) -> None:
         if any(patch > side for patch, side in zip(self.extraction.patch, image_size, strict=True)):

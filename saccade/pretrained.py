@@ -40,6 +40,15 @@ class Pretrained(nn.Module):
             )
         return add_positions(image, size)
 
+    def check_images(self, image: Tensor | Sources) -> None:
+        """Refuse what is no batch of images in floating point."""
+        channels = self.config.channels
+        if image.ndim != 4 or image.shape[1] != channels or not image.is_floating_point():
+            raise ValueError(
+                f"images have shape {tuple(image.shape)} and dtype {image.dtype}, expected (batch, {channels}, height, "
+                "width) in floating point: add a batch dimension with image[None], make floats of bytes with unit_range"
+            )
+
     def loss(
         self, output: Any, label: Int[Tensor, " B"], *, class_weight: Float[Tensor, " L"] | None = None
     ) -> Float[Tensor, ""]:
@@ -57,7 +66,14 @@ class Pretrained(nn.Module):
     @classmethod
     def from_pretrained(cls: type[System], folder: str | Path) -> System:
         """The model that `save_pretrained` wrote, in evaluation mode."""
+        from saccade.systems import SYSTEMS  # which knows all systems, and they know this class
+
         config = read_config(folder)
+        if not issubclass(cls, SYSTEMS.get(config.system, cls)):
+            raise ValueError(
+                f"{folder} holds the system {config.system}, not {cls.__name__}: use saccade.systems.load_model, "
+                "which takes any"
+            )
         # The weights are all in the folder: neither a hub nor the file they once started from is asked again.
         stages = {name: _without_origin(getattr(config, name)) for name in ("features", "scorer")}
         model = cls(replace(config, **stages))  # pyright: ignore[reportCallIssue]

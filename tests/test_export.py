@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 from torch.testing import assert_close
+from torchvision.transforms.v2 import CenterCrop
 
 from saccade.cli import main
 from saccade.config import ModelConfig
 from saccade.export import check, program
+from saccade.export.export import describe
 from saccade.export.formats import FORMATS
+from saccade.predictor.preparation import Preparation
 from saccade.systems import build_model, load_model
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra `export`")
@@ -119,7 +123,7 @@ def test_the_file_tells_its_classes_and_names_what_it_takes_and_gives(exported):
     session = onnxruntime.InferenceSession(exported / "mean.onnx")
     facts = {name: json.loads(value) for name, value in session.get_modelmeta().custom_metadata_map.items()}
     assert facts["classes"] == list(CLASSES)
-    assert facts["patch"] == 17
+    assert facts["patch"] == [17, 17]
     assert facts["view_scale"] == 1 / 3
     assert facts["resize"] is None
     (image,) = session.get_inputs()
@@ -182,6 +186,40 @@ def test_other_patches_are_an_error_unless_their_scores_are_equal(tmp_path):
         check.compare(hard, other_boxes, check.Images([flat], "one"), program.OUTPUTS)
 
 
+class Fixed(nn.Module):
+    """A scorer that says `scores` of every image."""
+
+    def __init__(self, scorer: Any, scores: torch.Tensor):
+        super().__init__()
+        self.scorer, self.field, self.width, self.scores = scorer, scorer.field, scorer.width, scores
+
+    def forward(self, view: torch.Tensor) -> Any:
+        return self.scorer(view)._replace(scores=self.scores)
+
+
+def test_a_tie_among_patches_that_suppression_left_is_a_tie(tmp_path):
+    """The second patch is the third best candidate, as near to the fourth as rounding goes."""
+    diverse = {"name": "diverse", "k": 2, "max_overlap": 0.0}
+    hard = program.HardModel(load_model(make_model(tmp_path / "model", selection=diverse)))
+    model: Any = hard.model
+    scores = torch.zeros(1, *model.grid((60, 72)).shape)
+    scores[0, 0, 0], scores[0, 0, 1], scores[0, -1, 0], scores[0, -1, -1] = 1.0, 0.9, 0.5, 0.5 - 1e-7
+    model.scorer = Fixed(model.scorer, scores.flatten(1))
+    assert 0 <= hard.margin(torch.rand(1, 3, 60, 72)) < check.TIE
+
+
+def test_the_file_tells_how_to_prepare_an_image(tmp_path):
+    model: Any = load_model(make_model(tmp_path / "model", extraction={"patch": [24, 32]}))
+    facts = describe(model, Preparation(resize=(600, 600), crop=CenterCrop((448, 440))))
+    assert json.loads(facts["resize"]) == [600, 600]
+    assert json.loads(facts["crop"]) == [448, 440]
+    assert json.loads(facts["patch"]) == [24, 32]
+    assert json.loads(facts["view_scale"]) == model.view.scale
+    plain: Any = load_model(make_model(tmp_path / "plain", system="cnn"))
+    facts = describe(plain, Preparation())
+    assert json.loads(facts["crop"]) is json.loads(facts["resize"]) is json.loads(facts["patch"]) is None
+
+
 def test_a_failed_check_leaves_no_file(tmp_path, monkeypatch, capsys):
     folder = make_model(tmp_path / "model", system="cnn")
     wrong = FORMATS[".pt2"]._replace(open=lambda path: lambda image: [np.full((len(image), 3), 7.0)])
@@ -213,6 +251,7 @@ def test_a_static_file_says_what_is_fixed(tmp_path, capsys):
         ({}, ["model.onnx", "--check", "empty"], "no image in"),
         ({"selection": {"name": "random", "k": 2}}, ["model.onnx"], "draws other patches at every call"),
         ({"system": "majority"}, ["model.pt2"], "does not look at the image"),
+        ({"selection": {"name": "perturbed", "k": 2, "discrete": False}}, ["model.pt2"], "set selection.discrete to"),
     ],
 )
 def test_what_cannot_be_exported_is_one_line(changes, words, expected, tmp_path, monkeypatch, capsys):

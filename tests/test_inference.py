@@ -3,7 +3,9 @@
 import pytest
 import timm
 import torch
+from timm.layers.std_conv import StdConv2d
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 from torch.testing import assert_close
 
 from saccade.config import ModelConfig
@@ -73,7 +75,34 @@ def test_what_cannot_be_traced_is_folded_in_its_parts():
     assert_close(model(image), expected, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["resnet10t", "tf_efficientnet_lite0", "mobilenetv3_small_050"])
+class Sharing(nn.Module):
+    """Cannot be traced, and two of its parts share a convolution."""
+
+    def __init__(self):
+        super().__init__()
+        shared = nn.Conv2d(4, 4, 3, padding=1)
+        self.left, self.right = (nn.Sequential(shared, nn.BatchNorm2d(4)) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.left(x) if x.mean() > 0.6 else self.right(x)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Sharing(),
+        nn.Sequential(StdConv2d(4, 4, 3), nn.BatchNorm2d(4)),
+        nn.Sequential(weight_norm(nn.Conv2d(4, 4, 3)), nn.BatchNorm2d(4)),
+    ],
+    ids=["shared", "standardised", "normed"],
+)
+def test_a_convolution_that_is_more_than_its_weight_is_left_alone(model):
+    torch.manual_seed(0)
+    model, image = unsettle(model), torch.rand(2, 4, 9, 9)
+    assert_close(for_inference(model)(image), model(image))
+
+
+@pytest.mark.parametrize("name", ["resnet10t", "tf_efficientnet_lite0", "mobilenetv3_small_050", "regnetx_002"])
 def test_backbones_give_the_same_features_without_batch_norms(name):
     torch.manual_seed(0)
     model = unsettle(timm.create_model(name, num_classes=0)).double()

@@ -1,11 +1,12 @@
 """Whole models by name."""
 
+import inspect
 from typing import Any
 
 import pytest
 import torch
 
-from saccade import ModelConfig
+from saccade import ModelConfig, PatchSelectionModel
 from saccade.systems import SYSTEMS, build_model, load_model
 
 
@@ -26,6 +27,28 @@ def test_options_that_a_system_does_not_have_are_refused(system):
     stages = {"features": features, "selection": selection, "scorer": scorer, "extraction": {"patch": 32}}
     with pytest.raises(ValueError, match=f"system {system} has no option.*wheels"):
         build_model(config(system, **stages, options={"wheels": 4}))
+
+
+def test_another_system_is_told_apart_from_a_broken_folder(tmp_path):
+    build_model(config("cnn")).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"holds the system cnn, not PatchSelectionModel: use .*load_model"):
+        PatchSelectionModel.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("system", ["patch_selection", "cnn", "ips", "spatial", "nts_topk", "nts_net"])
+@pytest.mark.parametrize(
+    "images",
+    [torch.zeros(1, 3, 64, 64, dtype=torch.uint8), torch.zeros(3, 64, 64), torch.zeros(1, 1, 64, 64)],
+    ids=["bytes", "one image", "grey"],
+)
+def test_what_is_no_batch_of_images_is_refused(system, images):
+    stages: dict[str, Any] = {"extraction": {"patch": 32}, "features": {"name": "backbone", "model": "test_resnet"}}
+    if system.startswith("nts"):
+        selection = {"name": "nms" if system == "nts_net" else "perturbed", "k": 2}
+        stages |= {"scorer": {"name": "proposals"}, "aggregation": {"name": "mean"}, "selection": selection}
+    model = build_model(config(system, **stages, **({} if system in ("ips", "spatial") else {"view": {"scale": 1}})))
+    with pytest.raises(ValueError, match=r"expected \(batch, 3, height, width\) in floating point"):
+        inspect.unwrap(type(model).forward)(model, images)
 
 
 def test_a_saved_model_comes_back_as_the_system_it_was(tmp_path):

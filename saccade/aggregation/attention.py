@@ -9,11 +9,12 @@ their order nor their place counts. With the selection `exhaustive` they are all
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from saccade.aggregation.pool import Pool
 from saccade.extraction import Candidates
 from saccade.selection import Selection
 
 
-class GatedAttention(nn.Module):
+class GatedAttention(Pool):
     """Slots B K D → B D; `hidden` is the height of V and U, 128 in the publication. No biases, as in the equation.
 
     >>> import torch
@@ -22,11 +23,10 @@ class GatedAttention(nn.Module):
     """
 
     def __init__(self, width: int, *, hidden: int = 128):
-        super().__init__()
+        super().__init__(width)
         self.content = nn.Linear(width, hidden, bias=False)  # V
         self.gate = nn.Linear(width, hidden, bias=False)  # U
         self.score = nn.Linear(hidden, 1, bias=False)  # w
-        self.width = width
 
     def forward(
         self, features: Float[Tensor, "B K D"], selection: Selection, grid: Candidates | None

@@ -40,7 +40,11 @@ class Placed(nn.Module):
 
     def forward(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B D"]:
         """Pool the slots."""
-        return self.pool(self.think(features + self.positions(selection, grid.shape)), selection, grid)
+        return self.pool(self.alone(features, selection, grid), selection, grid)
+
+    def alone(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B K D"]:
+        """What each slot shows and where."""
+        return self.think(features + self.positions(selection, grid.shape))
 
     @staticmethod
     def weigh(slot: Float[Tensor, "*shape D"]) -> Float[Tensor, "*shape"]:

@@ -9,6 +9,7 @@ Ours, for a start within hundreds of steps (docs/experiments.md): `encoding: sin
 layer norms in front of what they normalise and stands a higher learning rate.
 """
 
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -48,5 +49,15 @@ class Transformer(nn.Module):
 
     def forward(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B E"]:
         """Pool the slots."""
-        placed = features + self.positions(selection, grid.shape)
-        return self.norm(self.encoder(self.project(placed)).sum(dim=1))
+        return self._attend(self._place(features, selection, grid))
+
+    def alone(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B K E"]:
+        """Each slot as if there were no other to attend to."""
+        slots = rearrange(self._place(features, selection, grid), "b k e -> (b k) 1 e")
+        return rearrange(self._attend(slots), "(b k) e -> b k e", b=len(features))
+
+    def _place(self, features: Tensor, selection: Selection, grid: Grid) -> Float[Tensor, "B K E"]:
+        return self.project(features + self.positions(selection, grid.shape))
+
+    def _attend(self, placed: Float[Tensor, "B K E"]) -> Float[Tensor, "B E"]:
+        return self.norm(self.encoder(placed).sum(dim=1))

@@ -41,4 +41,5 @@ class CNN(Pretrained):
 
     def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> CNNOutput:
         """Logits of each image; `size` tells the positions, if there are any, where each picture ends."""
+        self.check_images(image)
         return CNNOutput(self.prediction(self.features(self.view(self.with_positions(image, size)))))

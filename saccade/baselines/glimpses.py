@@ -74,6 +74,12 @@ def glimpses(
     >>> torch.allclose(crop[0, 0], image[0, :, 25:35, 16:24], atol=1e-5)
     True
     """
+    # Half precision cannot tell the pixels of a large image apart, and autocast would make bfloat16 of the places.
+    with torch.autocast(image.device.type, enabled=False):
+        return _sample(image, transforms, patch)
+
+
+def _sample(image: Tensor, transforms: Transforms, patch: tuple[int, int]) -> Tensor:
     height, width = image.shape[-2:]
     centre, matrix = transforms
     # grid_sample has [−1, 1] for the image and affine_grid for the glimpse, from outer edge to outer edge.

@@ -111,6 +111,7 @@ class IPS(Pretrained):
 
     def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> IPSOutput:
         """Logits of each image; with `size`, patches centred on the padding beyond it play no part."""
+        self.check_images(image)
         image, grid = self.with_positions(image, size), self.grid(image.shape[-2:], image.device)
         raw_scores = self.search(image, grid)  # B N
         scores, outside = normalise_scores(raw_scores), None

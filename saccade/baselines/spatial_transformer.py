@@ -79,7 +79,10 @@ class Localisation(nn.Module):
 
     def forward(self, view: Float[Tensor, "B C h w"]) -> Float[Tensor, "B K n"]:
         """The numbers that `make_transforms` takes."""
-        away = self.last(F.relu(self.hidden(self.layers(view))))
+        seen = F.relu(self.hidden(self.layers(view)))
+        # Half precision cannot tell the pixels of a large image apart.
+        with torch.autocast(view.device.type, enabled=False):
+            away = self.last(seen.to(self.last.weight.dtype))
         return self.start + self.gain * away.unflatten(1, self.start.shape)
 
 
@@ -152,6 +155,7 @@ class SpatialTransformer(Pretrained):
 
     def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> SpatialOutput:
         """Logits of each image; `size` tells the positions, if there are any, where each picture ends."""
+        self.check_images(image)
         image = self.with_positions(image, size)
         transforms = self.localise(image, size)
         patches = glimpses(image, transforms, self.extraction.patch)  # B K C P P
@@ -165,7 +169,6 @@ class SpatialTransformer(Pretrained):
     def localise(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> Transforms:
         """Where the K glimpses of each image are; their centres lie within it, not in its padding."""
         numbers = self.localisation(self.view(image))  # B K n
-        # Half precision cannot tell the pixels of a large image apart.
         numbers = numbers.to(torch.promote_types(numbers.dtype, torch.float32))
         if size is None:
             size = torch.tensor([image.shape[-2:]], device=image.device).expand(len(image), 2)

@@ -149,7 +149,7 @@ class Augmentation(NamedTuple):
     """What happens to a batch before the model sees it."""
 
     training: nn.Module
-    evaluation: nn.Module
+    evaluation: nn.Identity | v2.CenterCrop
 
 
 def shift_and_light(max_px: int, generator: Generator | None = None) -> Augmentation:

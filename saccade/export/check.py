@@ -26,7 +26,7 @@ from saccade.training.recipe import load_recipe
 
 COUNT = 4
 TOLERANCE = 1e-4  # relative to 1 + the largest value; float32 through a deep network leaves about 1e-5
-TIE = 1e-5  # scores, in [0, 1], that another order of additions may swap
+TIE = 1e-5  # scores that another order of additions may swap
 
 
 class Images(NamedTuple):

@@ -5,13 +5,12 @@ import os
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from saccade.config import ModelConfig
 from saccade.export.check import Check, Images, compare, find_images, vary
 from saccade.export.formats import OPSET, choose_format
 from saccade.export.program import HardModel, first_line, name_of, trace
-from saccade.predictor.preparation import find_model
+from saccade.predictor.preparation import Preparation, find_model
 from saccade.systems import load_model
 
 
@@ -57,7 +56,7 @@ def export_model(
         part = Path(beside) / path.name
         varied = Images(vary(images.batches, graph.fixed), images.source)
         try:
-            chosen.write(graph, part, describe(model.config, preparation.resize), opset)
+            chosen.write(graph, part, describe(model, preparation), opset)
             found = compare(hard, chosen.open(part), varied, graph.outputs)
         except ValueError:
             raise
@@ -67,18 +66,21 @@ def export_model(
     return Exported(path, graph.fixed, found)
 
 
-def describe(config: ModelConfig, resize: tuple[int, int] | None = None) -> dict[str, str]:
-    """What a user of the file must know, as the file's metadata; each value is JSON.
+def describe(model: Any, preparation: Preparation) -> dict[str, str]:
+    """What a user of the file must know, as the file's metadata; each value is JSON, null where there is no such thing.
 
-    resize: height and width that training brought all images to; null if it took them as they came.
+    resize: height and width that all images are brought to first.
+    crop:   height and width of the centre that is then cut out.
     """
+    config, crop = model.config, preparation.crop
     facts = {
         "classes": config.classes or [str(number) for number in range(config.num_classes)],
         "image_size": config.image_size,
-        "resize": resize,
+        "resize": preparation.resize,
+        "crop": crop and crop.size,
         "system": config.system,
-        "patch": config.extraction.get("patch"),
-        "view_scale": config.view.get("scale"),
+        "patch": list(model.extraction.patch) if hasattr(model, "extraction") else None,
+        "view_scale": model.view.scale if hasattr(model, "view") else None,
         "saccade": version("saccade"),
     }
     return {name: json.dumps(value, ensure_ascii=False) for name, value in facts.items()}

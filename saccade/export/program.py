@@ -2,8 +2,8 @@
 
     image  B 3 H W in [0, 1]  →  logits B L,   boxes B K 4 (left, top, right, bottom in pixels),   scores B K
 
-Boxes and scores are those of the K patches looked at, best first; scores are normalised per image, as the selection
-sees them. A system without a scorer has no scores, one that does not choose has no boxes either.
+Boxes and scores are those of the K patches looked at, best first; scores are as the selection sees them, normalised
+per image. A system without a scorer has no scores, one that does not choose has no boxes either.
 """
 
 from collections.abc import Iterator
@@ -65,7 +65,9 @@ class HardModel(nn.Module):
         output = self.model(image)
         if not hasattr(output, "scores"):
             return torch.full((len(image),), torch.inf)
-        best = min(output.boxes.shape[1] + 1, output.scores.shape[1])
+        # Down to the lowest that was chosen, which suppression of neighbours may have found far below the K best.
+        lowest = output.scores.gather(1, output.selection.index).amin(dim=1, keepdim=True)
+        best = min(int((output.scores >= lowest).sum(dim=1).max()) + 1, output.scores.shape[1])
         scores = output.scores.topk(best, dim=1).values
         return -scores.diff(dim=1).amax(dim=1) if best > 1 else torch.full((len(image),), torch.inf)
 
@@ -102,6 +104,10 @@ def _refuse(model: Pretrained) -> None:
     for stage, name in (("system", config.system), ("selection", config.selection.get("name"))):
         if reason := REFUSED[stage].get(str(name)):
             raise ValueError(f"the {stage} {name} cannot be exported: {reason}; choose another model")
+    if not getattr(getattr(model, "selection", None), "discrete", True):
+        raise ValueError(
+            f"{name_of(model)} cannot be exported: its patches stay soft in evaluation; set selection.discrete to true"
+        )
 
 
 def name_of(model: Pretrained) -> str:

@@ -3,13 +3,13 @@
 image ─ resize (data.resize) ─▶ shown ─ the augmentation's evaluation, a crop of the centre ─▶ seen by the model
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Int
-from torch import Tensor, nn
+from torch import Tensor
+from torchvision.transforms.v2 import CenterCrop
 
 from saccade.datasets.augment import build_augmentation, centre_corner
 from saccade.images.decode import MAX_PIXELS
@@ -19,13 +19,13 @@ Size = tuple[int, int]
 
 
 class Preparation(NamedTuple):
-    """resize: height and width every image is brought to; crop: what then happens to floats B 3 H W.
+    """resize: height and width every image is brought to; crop: the centre that is then cut out of it.
 
     stream: images were read by parts, so nothing of this happened.
     """
 
     resize: Size | None = None
-    crop: Callable[[Tensor], Tensor] | None = None
+    crop: CenterCrop | None = None
     max_pixels: int = MAX_PIXELS
     stream: bool = False
 
@@ -50,7 +50,7 @@ def read_preparation(recipe: Path) -> Preparation:
     crop = build_augmentation(data.augmentation).evaluation
     return Preparation(
         resize=data.resize,
-        crop=None if isinstance(crop, nn.Identity) else crop,
+        crop=crop if isinstance(crop, CenterCrop) else None,
         max_pixels=data.max_pixels or MAX_PIXELS,
         stream=data.stream,
     )

@@ -68,7 +68,7 @@ class BackboneScorer(nn.Module):
         # Saved with the weights: training may move it, but patches and scores have learnt to go together by then.
         self.register_buffer("centre", torch.tensor(centre))
         self._place_cells()
-        self.register_load_state_dict_post_hook(lambda module, _: module._place_cells())
+        self.register_load_state_dict_post_hook(_place_cells_again)
 
     def _place_cells(self) -> None:
         """Cells cover the view and look at `centre` of each; a plain number, so that graphs can be traced."""
@@ -93,6 +93,11 @@ class BackboneScorer(nn.Module):
         )[0]
 
 
+def _place_cells_again(scorer: BackboneScorer, _: Any) -> None:
+    """After weights were loaded; not a lambda, which cannot be pickled."""
+    scorer._place_cells()
+
+
 def _network_of(features: Mapping[str, Any]) -> dict[str, Any]:
     if features.get("name") != "backbone":
         raise ValueError(
@@ -113,7 +118,7 @@ def _cut_off(net: nn.Module, model: str, stride: int) -> int:
     return level
 
 
-class _FixedPadding(nn.Conv2d):
+class FixedPadding(nn.Conv2d):
     """A convolution with TensorFlow's "same" padding for sides that are multiples of its stride.
 
     For them it does not depend on the side. A graph for images of any size would otherwise carry the formula of every
@@ -134,7 +139,7 @@ def _fix_padding(net: nn.Module) -> None:
     for name, layer in same:
         channels = layer.in_channels, layer.out_channels
         sizes = layer.kernel_size, layer.stride, 0, layer.dilation, layer.groups
-        fixed = _FixedPadding(*channels, *sizes, bias=layer.bias is not None)
+        fixed = FixedPadding(*channels, *sizes, bias=layer.bias is not None)
         fixed.weight, fixed.bias = layer.weight, layer.bias
         net.set_submodule(name, fixed)
 

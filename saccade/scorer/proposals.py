@@ -50,7 +50,7 @@ class ProposalScorer(nn.Module):
         if self.excitation is not None:
             maps = self._excite(maps, self.excitation)
         # In bfloat16 hundreds of scores share a value, and ties would decide where to look.
-        whole = torch.promote_types(features.dtype, torch.float32)
+        whole = next(self.heads.parameters()).dtype
         with torch.autocast(features.device.type, enabled=False):
             scores = [head(chart.to(whole)).flatten(1) for head, chart in zip(self.heads, maps, strict=True)]
         return torch.cat(scores, dim=1)

@@ -24,10 +24,11 @@ gradient's length for K = 2 and by 60% for K = 3. Where the best features have t
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade.selection.check import check_k, check_scores
+from saccade.selection.normalise import OUT_OF_REACH
 from saccade.selection.selection import Selection, identity_selection
 
 # As in the released code: rarely drawn candidates would otherwise divide by next to nothing.
@@ -40,9 +41,12 @@ def attention_sampling(
     *,
     replacement: bool = False,
     smoothing: float = SMOOTHING,
+    inside: Bool[Tensor, "B N"] | None = None,
     generator: torch.Generator | None = None,
 ) -> Selection:
     """K candidates drawn from softmax(scores), in index order, with their `share` in the expectation.
+
+    inside: candidates that may be drawn; the others are drawn only where there are fewer than K of these.
 
     With replacement a candidate may be drawn, and then read, more than once: its index is repeated.
 
@@ -50,14 +54,16 @@ def attention_sampling(
     >>> 1 in selection.index, selection.share.sum().round(decimals=4)
     (True, tensor(1.))
     """
-    attention = smooth_attention(scores, smoothing=smoothing)
+    attention = smooth_attention(scores, smoothing=smoothing, inside=inside)
     check_k(k, scores.shape[1])
     drawn = _draw(attention.detach(), k, replacement=replacement, generator=generator)
     share = _independent_share(attention, drawn) if replacement else _ordered_share(attention, drawn)
     return _in_index_order(drawn, share)
 
 
-def attention_topk(scores: Float[Tensor, "B N"], k: int, *, smoothing: float = SMOOTHING) -> Selection:
+def attention_topk(
+    scores: Float[Tensor, "B N"], k: int, *, smoothing: float = SMOOTHING, inside: Bool[Tensor, "B N"] | None = None
+) -> Selection:
     """The K candidates of highest attention as if they had been drawn in that order: the same answer every time.
 
     No estimate of the expectation is unbiased without chance; this one leaves out the least.
@@ -65,14 +71,16 @@ def attention_topk(scores: Float[Tensor, "B N"], k: int, *, smoothing: float = S
     >>> attention_topk(torch.tensor([[1.0, 6.0, 3.0]]).log(), 2, smoothing=0.0).share  # a = 0.1, 0.6, 0.3
     tensor([[0.8000, 0.2000]])
     """
-    attention = smooth_attention(scores, smoothing=smoothing)
+    attention = smooth_attention(scores, smoothing=smoothing, inside=inside)
     check_k(k, scores.shape[1])
     best = attention.detach().sort(dim=1, descending=True, stable=True).indices[:, :k]
     return _in_index_order(best, _ordered_share(attention, best))
 
 
-def smooth_attention(scores: Float[Tensor, "B N"], *, smoothing: float = SMOOTHING) -> Float[Tensor, "B N"]:
-    """(1 − ε) softmax(scores) + ε / N.
+def smooth_attention(
+    scores: Float[Tensor, "B N"], *, smoothing: float = SMOOTHING, inside: Bool[Tensor, "B N"] | None = None
+) -> Float[Tensor, "B N"]:
+    """(1 − ε) softmax(scores) + ε / N, both over the candidates `inside` where not all of them count.
 
     >>> smooth_attention(torch.tensor([[0.0, 99.0]]), smoothing=0.1)
     tensor([[0.0500, 0.9500]])
@@ -80,7 +88,10 @@ def smooth_attention(scores: Float[Tensor, "B N"], *, smoothing: float = SMOOTHI
     check_scores(scores)
     _check_smoothing(smoothing)
     whole = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    return (1 - smoothing) * whole.softmax(dim=1) + smoothing / scores.shape[1]
+    if inside is None:
+        return (1 - smoothing) * whole.softmax(dim=1) + smoothing / scores.shape[1]
+    attention = whole.masked_fill(~inside, -torch.inf).softmax(dim=1)
+    return (1 - smoothing) * attention + smoothing * inside / inside.sum(dim=1, keepdim=True)
 
 
 def _draw(
@@ -147,11 +158,12 @@ class AttentionSampling(nn.Module):
 
     @staticmethod
     def normalise(scores: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
-        """Raw scores as they are: scaled to [0, 1] no attention could become sharp."""
-        return scores
+        """Raw scores from the lowest on, which a softmax does not see: scaled to [0, 1] it could not become sharp."""
+        return scores - scores.detach().amin(dim=1, keepdim=True)
 
     def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
         """Draw in training mode, take the most probable in evaluation mode."""
+        inside = scores > -OUT_OF_REACH  # padding lies exactly there, the lowest of all others at zero
         if not self.training:
-            return attention_topk(scores, self.k, smoothing=self.smoothing)
-        return attention_sampling(scores, self.k, replacement=self.replacement, smoothing=self.smoothing)
+            return attention_topk(scores, self.k, smoothing=self.smoothing, inside=inside)
+        return attention_sampling(scores, self.k, replacement=self.replacement, smoothing=self.smoothing, inside=inside)

@@ -52,12 +52,6 @@ class Selection(NamedTuple):
         share = None if self.share is None else self.share.detach()
         return self._replace(weight=self.weight.detach(), share=share)
 
-    def slot_by_slot(self) -> "Selection":
-        """Every slot as an image of its own, with one slot: B K S becomes (B·K) 1 S."""
-        batch, k, s = self.weight.shape
-        index = self.index[:, None].expand(batch, k, s).reshape(batch * k, s)
-        return Selection(index, self.weight.reshape(batch * k, 1, s))
-
     def mix(self, values: Float[Tensor, "B S D"]) -> Float[Tensor, "B K D"]:
         """Slot values from candidate values: weight @ values."""
         return values if self.hard else self.weight.to(values.dtype) @ values
@@ -68,7 +62,9 @@ class Selection(NamedTuple):
         >>> Selection(torch.tensor([[1, 3]]), torch.tensor([[[0.25, 0.75]]])).look_up(torch.tensor([[0.0, 4, 0, 8]]))
         tensor([[7.]])
         """
-        return self.mix(values.gather(1, self.index)[..., None])[..., 0]
+        chosen = values.gather(1, self.index)
+        # Not a matrix product, of which autocast would make bfloat16: scores that differ would become equal.
+        return chosen if self.hard else (self.weight * chosen[:, None]).sum(dim=2)
 
 
 def identity_selection(index: Int[Tensor, "B K"], dtype: torch.dtype) -> Selection:

@@ -1,10 +1,11 @@
 import math
 
+import pytest
 import torch
 from torch.testing import assert_close
 
 from saccade import Grid, hard_topk, perturbed_topk
-from saccade.aggregation import Concat, Max, Mean, Placed, Transformer
+from saccade.aggregation import Concat, GatedAttention, Max, Mean, Placed, Transformer
 from saccade.aggregation.positions import sine_positions
 
 GRID = Grid(torch.arange(4) * 8, torch.arange(5) * 8, (16, 16))
@@ -118,3 +119,20 @@ def test_a_placed_slot_is_read_with_its_place_and_by_itself():
         table = sine_positions((4, 5), 6)
         slots = torch.stack([net.think(FEATURES[:, k] + table[HARD.index[:, k]]) for k in range(3)], dim=1)
         assert_close(net(FEATURES, HARD, GRID), over(slots))
+
+
+@pytest.mark.parametrize("kind", [Mean, Max, GatedAttention, Placed, Transformer])
+def test_alone_is_an_image_of_one_slot(kind):
+    torch.manual_seed(0)
+    net = make(kind, **({"dim": 16, "hidden": 32, "heads": 4} if kind is Transformer else {})).eval()
+    soft = perturbed_topk(SCORES, 3, sigma=0.2, generator=torch.Generator().manual_seed(2))
+    for selection in (HARD, soft):
+        alone = net.alone(FEATURES, selection, GRID)
+        for k in range(3):
+            slot = selection._replace(weight=selection.weight[:, k : k + 1], hard=False)
+            assert_close(alone[:, k], net(FEATURES[:, k : k + 1], slot, GRID))
+
+
+def test_concat_says_how_many_patches_it_was_made_for():
+    with pytest.raises(ValueError, match="made for 3 patches and got 2"):
+        make(Concat)(FEATURES[:, :2], HARD, GRID)

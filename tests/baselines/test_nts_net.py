@@ -193,11 +193,6 @@ def test_what_does_not_fit_is_refused(changes, message):
         NTSNet(make_config(**changes))
 
 
-def test_images_of_other_channels_are_refused():
-    with pytest.raises(ValueError, match="images have 1 channels, expected 3"):
-        NTSNet(make_config()).eval()(torch.rand(1, 1, 128, 160))
-
-
 def test_the_paper_numbers_are_the_defaults():
     selection = NonMaximumTopK()
     assert (selection.k, selection.proposals, selection.iou) == (4, 6, 0.25)

@@ -11,6 +11,7 @@ from torchvision.ops import box_iou
 from saccade import ModelConfig, hard_topk, normalise_scores
 from saccade.baselines.nts import NTSTopK
 from saccade.baselines.nts.trunk import cross_entropies
+from saccade.extraction.anchors import resize_regions
 from saccade.systems import build_model, load_model
 from saccade.training.optimisers import make_optimiser
 from saccade.training.recipe import Recipe
@@ -235,3 +236,21 @@ def test_positions_reach_the_backbone_and_the_parts():
     with torch.no_grad():
         first.weight[:, 3:] = 0  # blind to positions
     assert not torch.equal(model(grey).logits, out.logits)
+
+
+def test_padding_is_of_the_mean_colour_that_lies_outside_of_images():
+    """A picture alone and the same one padded show their parts the same, whatever they reach over the border."""
+    model = NTSTopK(make_config()).eval()
+    image, size = torch.rand(1, 3, 96, 128), torch.tensor([[96, 128]])
+    padded = F.pad(image, (0, 32, 0, 32))
+    index = torch.arange(model.grid((96, 128)).num_candidates)
+    boxes = model.grid((96, 128)).boxes(index)[None]
+    alone, beside = (
+        resize_regions(model.standardise(pixels, of), boxes, (8, 8)) for pixels, of in ((image, None), (padded, size))
+    )
+    assert_close(beside, alone)
+
+
+def test_half_precision_model_runs():
+    model = NTSTopK(make_config()).eval().bfloat16()
+    assert model(torch.rand(1, 3, 128, 160).bfloat16()).logits.isfinite().all()

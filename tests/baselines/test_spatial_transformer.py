@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from saccade import ModelConfig
 from saccade.baselines import SpatialTransformer
-from saccade.baselines.glimpses import FREE
+from saccade.baselines.glimpses import FREE, Transforms, glimpses
 from saccade.baselines.spatial_transformer import spread
 from saccade.images import cut_regions
 from saccade.report.look import look_at
@@ -147,6 +147,11 @@ def test_bfloat16_keeps_its_place():
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         transforms = model.localise(make_image().float())
     assert transforms.centre_px.dtype == torch.float32
+    wide = torch.rand(1, 3, 8, 1280, generator=torch.Generator().manual_seed(0))
+    place = Transforms(torch.tensor([[[1200.0, 4.0]]]), torch.eye(2)[None, None])
+    with torch.autocast("cpu", torch.bfloat16):
+        shown = glimpses(wide, place, (8, 100))
+    assert_close(shown[0, 0], wide[0, :, :, 1150:1250], atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Anchors against a table written out cell by cell, and their pixels against a crop of a padded image, resized."""
 
+import inspect
 import math
 
 import pytest
@@ -158,10 +159,12 @@ def test_padding_holds_no_centre():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"patch": 0}, "patch is 0, expected a number of pixels"),
-        ({"sizes": (48, 96)}, r"sizes are \[48, 96\], expected three"),
+        ({"patch": 0}, "patch is 0, expected one number of pixels"),
+        ({"patch": [64, 64]}, r"patch is \[64, 64\], expected one number of pixels"),
+        ({"sizes": [48, 96]}, r"sizes are \[48, 96\], expected three"),
+        ({"sizes": 48}, "sizes are 48, expected three"),
     ],
 )
 def test_impossible_sizes_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        AnchorExtraction(**options)
+    with pytest.raises(ValueError, match=message):  # a recipe's values come unchecked
+        inspect.unwrap(AnchorExtraction.__init__)(AnchorExtraction.__new__(AnchorExtraction), **options)

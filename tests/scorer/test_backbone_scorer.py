@@ -1,5 +1,6 @@
 """Cells of the stages of a timm network look where the geometry says, and what they saw teaches them."""
 
+import pickle
 from typing import Any
 
 import pytest
@@ -44,6 +45,14 @@ def test_fixed_padding_is_that_of_the_network_and_keeps_its_weights_names(stride
         expected = whole.forward_intermediates(normalised, indices=[scorer.level], intermediates_only=True)[0]
         assert_close(scorer.see(view), expected)
     assert "Conv2dSame" not in {type(layer).__name__ for layer in scorer.modules()}
+
+
+def test_it_can_be_sent_to_another_process():
+    scorer = BackboneScorer(model="tf_efficientnet_lite0", stride=8, width=4).eval()
+    again, view = pickle.loads(pickle.dumps(scorer)), torch.rand(1, 3, 16, 24)
+    assert_close(again(view).evidence, scorer(view).evidence)
+    again.load_state_dict(scorer.state_dict() | {"centre": torch.tensor(2.5)})
+    assert again.field != scorer.field  # what is loaded is obeyed there, too
 
 
 def test_its_batch_norms_fold():

@@ -145,7 +145,7 @@ def test_training_draws_and_evaluation_repeats():
     sampler.eval()
     assert len({tuple(sampler(scores).share[0].tolist()) for _ in range(5)}) == 1
     assert sampler(scores).index.tolist() == [[0, 2]]
-    assert torch.equal(sampler.normalise(scores), scores)
+    assert_close(sampler.normalise(scores).softmax(dim=1), scores.softmax(dim=1))  # as sharp as it came
 
 
 def test_a_model_learns_where_to_look_and_refuses_other_aggregations():
@@ -171,3 +171,16 @@ def test_bad_options_are_refused():
         AttentionSampling(2, smoothing=2)
     with pytest.raises(ValueError, match="k is 9 and there are 5 candidates"):
         attention_sampling(SCORES[None], 9)
+
+
+def test_what_is_outside_is_drawn_only_where_the_inside_does_not_suffice():
+    """Smoothing gives the uniform rest of the attention to candidates inside alone."""
+    scores, inside = torch.zeros(500, 8), torch.arange(8) < 3
+    scores[:, 1], inside = 30.0, inside.expand(500, 8)  # so sure that only smoothing tells the others apart
+    attention = smooth_attention(scores, smoothing=0.1, inside=inside)
+    assert_close(attention[0], torch.tensor([1 / 30, 0.9 + 1 / 30, 1 / 30, 0, 0, 0, 0, 0]))
+    for choose in (attention_sampling, attention_topk):
+        assert choose(scores, 3, inside=inside).index.amax() == 2
+        chosen = choose(scores, 4, inside=inside)
+        assert ((chosen.index < 3).sum(dim=1) == 3).all()
+        assert chosen.share.isfinite().all()

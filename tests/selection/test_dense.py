@@ -1,6 +1,8 @@
 import torch
-from oracles import expected_indicators, listing_topk
+from oracles import expected_indicators, listing_topk, seeded
+from torch.testing import assert_close
 
+from saccade import perturbed_topk
 from saccade.selection.dense import PerturbedTopK
 
 SCORES = torch.tensor([0.10, 0.15, 0.02, 0.20], dtype=torch.float64)
@@ -28,3 +30,11 @@ def test_but_with_the_right_gradient():
     cosine = torch.nn.functional.cosine_similarity
     assert cosine(leaf.grad[0], exact, dim=0) > 0.999
     assert cosine(listing, exact, dim=0) < 0.9
+
+
+def test_slot_scores_keep_their_precision_under_autocast():
+    soft = perturbed_topk(SCORES[None].float(), 2, sigma=0.05, generator=seeded(0))
+    values = torch.rand(1, 4, generator=seeded(1))
+    with torch.autocast("cpu", torch.bfloat16):
+        got = soft.look_up(values)
+    assert_close(got, (soft.dense(4) * values[:, None]).sum(dim=2))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from einops import rearrange, repeat
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade import aggregation
@@ -101,6 +101,7 @@ class Trunk(Pretrained):
 
     def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> NTSOutput:
         """Logits of each image; `size` is the height and width of each where the rest of its H×W is padding."""
+        self.check_images(image)
         pixels, grid = self.standardise(image, size), self.grid(image.shape[-2:], image.device)
         chart = self.chart(pixels)  # B D h w
         raw_scores, scores = self.score(chart, grid, size)  # B N
@@ -122,9 +123,8 @@ class Trunk(Pretrained):
         self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None
     ) -> Float[Tensor, "B C_in H W"]:
         """Pixels as the backbone wants them. Parts are cut from these: what lies outside is then of a mean colour."""
-        if image.shape[1] != self.config.channels:
-            raise ValueError(f"images have {image.shape[1]} channels, expected {self.config.channels}")
-        return (self.with_positions(image, size) - self.features.mean) / self.features.std
+        pixels = (self.with_positions(image, size) - self.features.mean) / self.features.std
+        return pixels if size is None else pixels * inside(size, pixels.shape[-2:])[:, None]
 
     def chart(self, pixels: Float[Tensor, "B C H W"]) -> Float[Tensor, "B D h w"]:
         """The backbone's map of the view, ⌈side / 32⌉ cells a side."""
@@ -159,6 +159,12 @@ class Trunk(Pretrained):
             )
         check_k(slots, self.grid(self.config.image_size).num_candidates)
         return slots
+
+
+def inside(size: Int[Tensor, "B 2"], shape: Sequence[int]) -> Bool[Tensor, "B H W"]:
+    """Which pixels of a padded batch of `shape` (height, width) are of pictures of `size`."""
+    row, column = (torch.arange(side, device=size.device) for side in shape)
+    return (row[:, None] < size[:, 0, None, None]) & (column < size[:, 1, None, None])
 
 
 def make_dropout(*, dropout: float = 0.5) -> nn.Dropout:
