@@ -25,7 +25,8 @@ def whole_file(path: Path | str) -> Iterator[Path]:
 def write_whole(path: Path, content: str | bytes) -> Path:
     """Write a file, text as UTF-8 with its line ends as they are, and return its path."""
     with whole_file(path) as part:
-        part.write_bytes(content.encode() if isinstance(content, str) else content)
+        # A file name need not be UTF-8, and Python holds its other bytes as surrogates: they are written as they were.
+        part.write_bytes(content.encode(errors="surrogateescape") if isinstance(content, str) else content)
     return path
 
 

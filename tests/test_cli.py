@@ -1,5 +1,6 @@
 """The command line as a user meets it: fast help, one-line errors, exit codes."""
 
+import os
 import subprocess
 import sys
 import types
@@ -80,6 +81,14 @@ def test_unreadable_files_are_1_and_each_is_named(pets, capsys):
     out = capsys.readouterr().out
     assert f"unreadable: {cat}: the file is empty (0 bytes)\n" in out
     assert f"unreadable: {dog}: damaged or truncated (" in out
+
+
+def test_a_name_that_is_not_utf8_is_printed(pets):
+    (pets / "cat" / os.fsdecode(b"\xff.png")).write_bytes(b"")
+    words = [sys.executable, "-m", "saccade.cli", "data", "check", str(pets)]
+    done = subprocess.run(words, capture_output=True, env={**os.environ, "PYTHONUTF8": "1"}, check=False)
+    assert done.returncode == 1
+    assert f"unreadable: {pets}/cat/\\udcff.png: the file is empty" in done.stdout.decode()
 
 
 def test_the_limit_on_pixels_is_an_option(pets, capsys):

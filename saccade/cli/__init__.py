@@ -5,6 +5,7 @@ change something. Commands import what they need when they run, so that `--help`
 """
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 
@@ -80,6 +81,8 @@ def _help_for(words: Sequence[str]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; an error the user can mend is one line, without a traceback unless `--debug` is given."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does: names of files need not be UTF-8
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]  # wherever it stands

@@ -100,4 +100,5 @@ def page(title: str, *body: Any) -> Html:
         element("title", title),
         element("style", Html(CSS)),
     )
-    return Html(f"<!doctype html>\n{element('html', head, element('body', element('main', *body)), lang='en')}\n")
+    text = f"<!doctype html>\n{element('html', head, element('body', element('main', *body)), lang='en')}\n"
+    return Html(text.encode(errors="backslashreplace").decode())  # names of files need not be UTF-8, pages must be

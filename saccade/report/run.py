@@ -172,7 +172,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
     if path.is_file():
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:  # as `write_whole` writes
             yield from csv.DictReader(file)
 
 
@@ -193,7 +193,7 @@ def _read_metrics(path: Path) -> dict[str, Float[np.ndarray, " rows"]]:
 def _read_answers(path: Path) -> Answers:
     rows = list(_rows(path))
     columns = [name for name in (rows[0] if rows else ()) if name and name.startswith(PROBABILITY)]
-    classes = tuple(name.removeprefix(PROBABILITY) for name in columns)
+    classes = tuple(_readable(name.removeprefix(PROBABILITY)) for name in columns)
     needed = {"image", "label", "predicted", "confidence"}
     if rows and (missing := sorted(needed - rows[0].keys())):
         raise ValueError(f"{path}: no column {', '.join(missing)}; run `saccade evaluate` again")
@@ -204,7 +204,13 @@ def _answer(row: dict[str, str], columns: Iterable[str]) -> Answer:
     numbers = [_number(row.get(name)) for name in ("confidence", "hit", "overlap", "entropy")]
     confidence, hit, overlap, entropy = numbers
     probabilities = tuple(_number(row.get(name)) for name in columns)
-    return Answer(row["image"], row["label"], row["predicted"], confidence, hit, overlap, entropy, probabilities)
+    label, predicted = _readable(row["label"]), _readable(row["predicted"])
+    return Answer(row["image"], label, predicted, confidence, hit, overlap, entropy, probabilities)
+
+
+def _readable(label: str) -> str:
+    """A label that can be drawn: bytes of a folder's name that are not UTF-8 are spelt out."""
+    return label.encode(errors="backslashreplace").decode()
 
 
 def _read_warnings(path: Path) -> Iterator[Caution]:

@@ -1,6 +1,8 @@
 """A trained model is measured again: as it chooses patches, or otherwise; on its own images, or on others."""
 
+import csv
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import yaml
 from tiny import make_spots, tiny_recipe
 from tiny_run import make_tiny_run
 
+from saccade.report.page import write_report
+from saccade.report.run import read_run
 from saccade.selection import PerturbedTopK
 from saccade.systems import load_model
 from saccade.training import run as run_module
@@ -76,6 +80,21 @@ def test_a_choice_that_the_model_does_not_have_is_refused(spots, tmp_path):
     run = make_tiny_run(tmp_path / "concat", spots, selection=soft, aggregation={"name": "concat"})
     with pytest.raises(ValueError, match="sinkhorn does not go with the aggregation concat"):
         evaluate(run, selection="discrete")
+
+
+def test_names_that_are_not_utf8_are_kept_in_the_table_and_spelt_out_in_the_report(tmp_path):
+    spots = make_spots(tmp_path / "spots", 20)
+    for row in csv.DictReader((spots / "labels.csv").open()):
+        folder = tmp_path / "data" / row["split"] / os.fsdecode(b"caf\xe9" if row["label"] == "along" else b"tea")
+        folder.mkdir(parents=True, exist_ok=True)
+        (spots / row["image"]).rename(folder / os.fsdecode(b"\xff" + Path(row["image"]).name.encode()))
+    run = make_tiny_run(tmp_path / "run", tmp_path / "data")
+    evaluate(run)
+    answers = read_run(run).predictions["test"]
+    assert {answer.image for answer in answers.rows} == {str(path) for path in (tmp_path / "data/test").glob("*/*")}
+    assert answers.classes == ("caf\\udce9", "tea")
+    page = write_report(run).read_text()
+    assert all(Path(row.image).name.replace("\udcff", "\\udcff") in page for row in answers.rows)
 
 
 def test_other_data_with_an_unknown_class_is_refused(trained, tmp_path):
