@@ -229,6 +229,19 @@ def test_mistakes_of_training_are_one_line_with_the_fix(words, message, recipe, 
     assert len(error.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--backbone", "resnet18", "--weights", "a.b.safetensors"],
+        ["--weights", "a.b.safetensors", "--backbone", "resnet18"],
+        ["--model.features.weights=a.b.safetensors", "--model.features={name: backbone, model: resnet18}"],
+    ],
+)
+def test_a_key_of_a_stage_counts_wherever_the_stage_stands(flags):
+    args = cli.build_parser().parse_args(cli.spell_out(["train", "signs/perturbed", *flags]))
+    assert args.train.model.features == {"name": "backbone", "model": "resnet18", "weights": "a.b.safetensors"}
+
+
 def test_training_needs_a_source(capsys):
     assert main(["train", "--steps", "3"]) == 2
     assert "needs one recipe, folder of images or table, got none" in capsys.readouterr().err

@@ -42,6 +42,8 @@ def spell_out(words: Sequence[str]) -> list[str]:
         raise ValueError(f"train needs one recipe, folder of images or table, {what}: see saccade train --help")
     recipe = find_recipe(sources[0])
     flags.remove(sources[0])
+    # A stage before its keys, in whatever order they were typed: it would replace them (--backbone is a whole stage).
+    flags.sort(key=lambda flag: flag.partition("=")[0].count("."))
     given = ",".join(flag.partition("=")[0].removeprefix("--") for flag in flags)
     begin = f"--recipe={recipe}" if recipe else f"--data.path={sources[0]}"
     return ["train", f"--source={sources[0]}", f"--given={given}", begin, *flags]
