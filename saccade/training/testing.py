@@ -63,15 +63,16 @@ def _table(task: Task) -> str:
     classes = records.classes
     head = ("image", "label", "predicted", "confidence", "hit", "overlap", "entropy")
     writer.writerow((*head, *(f"p:{name}" for name in classes)))
-    shares = predictions.logits.softmax(dim=1)
+    # In double and with all digits, as `measure` takes them: sure answers keep their order.
+    shares = predictions.logits.double().softmax(dim=1)
     for row, index in enumerate(predictions.index.tolist()):
         best = int(shares[row].argmax())
-        looks = [_number(column[row]) for column in (predictions.hit, predictions.overlap, predictions.entropy)]
+        looks = [_number(column[row], 6) for column in (predictions.hit, predictions.overlap, predictions.entropy)]
         record = records.records[index]
-        answer = (record.image, record.label, classes[best], _number(shares[row, best]))
-        writer.writerow((*answer, *looks, *map(_number, shares[row])))
+        answer = (record.image, record.label, classes[best], _number(shares[row, best], 17))
+        writer.writerow((*answer, *looks, *(_number(share, 17) for share in shares[row])))
     return text.getvalue()
 
 
-def _number(value: Tensor) -> str:
-    return "" if math.isnan(value) else f"{float(value):.6g}"
+def _number(value: Tensor, digits: int) -> str:
+    return "" if math.isnan(value) else f"{float(value):.{digits}g}"
