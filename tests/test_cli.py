@@ -272,6 +272,14 @@ def test_train_evaluate_report_on_one_s_own_folder(pets, tmp_path, capsys):
     assert "is finished" in capsys.readouterr().out
 
 
+def test_a_command_on_one_s_own_folder_that_could_not_start_can_be_corrected(pets, tmp_path, capsys):
+    words = ["train", str(pets), "--steps=1", "--batch=2", "--warm_up.steps=1", "--data.workers=0"]
+    words += ["--k=2", "--patch=4", f"--out={tmp_path / 'run'}"]
+    assert main([*words, "--accelerator", "mps"]) == 2
+    assert "set --accelerator auto or cpu" in capsys.readouterr().err
+    assert main(words) == 0
+
+
 @pytest.fixture
 def run_of_pets(pets, tmp_path):
     """A run folder of images of one's own, and the words that made it: of a stage, a part was given."""

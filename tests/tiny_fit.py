@@ -6,14 +6,15 @@ from typing import Any
 import lightning
 from lightning.pytorch import Callback
 
+from saccade.training import trainer
 from saccade.training.callbacks.checkpoints import Checkpoints, latest_whole
 from saccade.training.recipe import Recipe
-from saccade.training.run import _trainer, make_task
+from saccade.training.run import make_task
 from saccade.training.task import Task
 
 
 def make_trainer(recipe: Recipe, folder: Path, *callbacks: Callback, logger: Any = False) -> lightning.Trainer:
-    return _trainer(recipe, folder, callbacks=list(callbacks), logger=logger)
+    return trainer.make_trainer(recipe, folder, callbacks=list(callbacks), logger=logger)
 
 
 def fit(recipe: Recipe, folder: Path, *callbacks: Callback, logger: Any = False) -> None:

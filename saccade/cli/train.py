@@ -121,10 +121,11 @@ def _complete(args: Namespace, out: Path, console: "Console") -> Namespace:
     """On one's own data: what was not given is chosen from the images, and told with the reason."""
     from saccade.training.data import open_records
     from saccade.training.defaults import propose, sample_sizes
+    from saccade.training.folder import came_to_nothing
 
     given = {key: _get(args, key) for key in args.given.split(",") if key not in ("", "out")}
     begun = out / "recipe.yaml"
-    if begun.is_file():  # a run that goes on keeps what was chosen when it began
+    if begun.is_file() and not came_to_nothing(out):  # a run that goes on keeps what was chosen when it began
         values = parse_recipe(begun)
         if Path(values.data.path or "").resolve() != Path(args.data.path).resolve():
             given["data.path"] = args.data.path  # other images of the same name: the run is refused

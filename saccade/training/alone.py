@@ -6,13 +6,16 @@ from pathlib import Path
 
 from saccade.files import locked
 
+LOCK = ".lock"
+
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Hold the folder, or say that another process does."""
+    """Make the folder and hold it, or say that another process does."""
+    folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:
         try:
-            held.enter_context(locked(folder / ".lock", wait=False))
+            held.enter_context(locked(folder / LOCK, wait=False))
         except BlockingIOError:
             raise ValueError(
                 f"another process trains in {folder}: wait until it has ended, or give another folder with --out"

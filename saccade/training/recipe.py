@@ -7,16 +7,15 @@
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from jsonargparse import ActionConfigFile, ArgumentError, ArgumentParser, Namespace  # pyright: ignore[reportPrivateImportUsage]
+from jsonargparse import ActionConfigFile, ArgumentParser, Namespace  # pyright: ignore[reportPrivateImportUsage]
 
 from saccade.config import Stages
-from saccade.files import write_whole
 from saccade.recipes import find_recipe
 
 
@@ -212,50 +211,3 @@ def parse_recipe(source: str | Path, flags: Sequence[str] = ()) -> Namespace:
 def dump_recipe(recipe: Recipe) -> str:
     """The recipe as YAML."""
     return yaml.safe_dump(json.loads(json.dumps(asdict(recipe))), sort_keys=False)
-
-
-def check_folder(folder: Path, recipe: Recipe) -> None:
-    """Refuse a run folder that holds another run, or something else."""
-    path = folder / "recipe.yaml"
-    if not path.is_file():
-        if folder.is_dir() and any(folder.iterdir()):
-            raise ValueError(f"{folder} is not empty and holds no run: give another folder with --out")
-    elif differences := [
-        *_differences(*(yaml.safe_load(dump_recipe(_read_anyhow(each))) for each in (_there(folder, path), recipe)))
-    ]:
-        raise ValueError(
-            f"{folder} holds a run with other settings ({'; '.join(differences)}): give another folder with --out, "
-            "or the same settings to go on"
-        )
-
-
-def _read_anyhow(recipe: Recipe) -> Recipe:
-    """The recipe without how its images are read, which changes nothing: a run may go on with fewer workers."""
-    return replace(recipe, data=replace(recipe.data, workers=None, cache_gb=0.0))
-
-
-def _there(folder: Path, path: Path) -> Recipe:
-    """The folder's recipe; what an older version did not know yet has its default."""
-    try:
-        return load_recipe(path)
-    except (ArgumentError, ValueError) as error:
-        raise ValueError(
-            f"{folder} holds a run with a recipe that this version does not read ({error}): give another folder with "
-            "--out"
-        ) from error
-
-
-def claim_folder(folder: Path, recipe: Recipe) -> None:
-    """Write the recipe into a run folder that passed `check_folder`: from now on it is this run's."""
-    path = folder / "recipe.yaml"
-    if not path.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, dump_recipe(recipe))
-
-
-def _differences(old: Any, new: Any, key: str = "") -> Iterator[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for name in {**old, **new}:
-            yield from _differences(old.get(name), new.get(name), f"{key}.{name}" if key else name)
-    elif old != new:
-        yield f"{key} {old} there, {new} here"

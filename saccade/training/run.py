@@ -6,11 +6,9 @@
     RUN/evaluation      what the best model says of each image, and how good that is
     RUN/panels          how the selection sharpened      RUN/report.html   all of it to look at
 
-A folder with a recipe in it goes on where it was; a finished one is left as it is.
+A folder with a run in it goes on where it was, unless it came to nothing; a finished one is left as it is.
 """
 
-import logging
-import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -33,14 +31,15 @@ from saccade.report.page import write_report
 from saccade.systems import build_model, load_model
 from saccade.training.alone import alone_in
 from saccade.training.callbacks import Checkpoints, CollapseWatch, Panels, Progress
-from saccade.training.callbacks.checkpoints import WholeFiles, latest_whole
+from saccade.training.callbacks.checkpoints import latest_whole
 from saccade.training.data import open_records, open_split, with_validation
+from saccade.training.folder import check_folder, claim_folder
 from saccade.training.log import CSVLog
 from saccade.training.provenance import Facts
-from saccade.training.recipe import Recipe, check_folder, claim_folder, load_recipe
-from saccade.training.shared_norm import SharedBatchNorm
+from saccade.training.recipe import Recipe, load_recipe
 from saccade.training.task import Task
 from saccade.training.testing import save_evaluation
+from saccade.training.trainer import make_trainer
 
 
 def train(recipe: Recipe, folder: Path | str, *, console: Console | None = None) -> Path:
@@ -50,19 +49,18 @@ def train(recipe: Recipe, folder: Path | str, *, console: Console | None = None)
     """
     folder, console = Path(folder), console or Console()
     check_folder(folder, recipe)
-    facts = Facts(folder / "run.json")
-    if facts.get("finished"):
+    if Facts(folder / "run.json").get("finished"):
         console.print(f"{folder} is finished; give another folder to train again", soft_wrap=True)
         if not (folder / "report.html").is_file():  # it was stopped between the two
             _show_report(folder, console)
         return folder
     task = make_task(recipe)
     _show_notes(task.data["train"].records, console)
-    # Not before data and weights were found: with other flags it could not go on.
-    rank_zero_only(claim_folder)(folder, recipe)
     # Processes that train together share the folder; of several machines none knows here which one it is.
     first = getattr(rank_zero_only, "rank", 0) == 0 and recipe.nodes == 1
     with alone_in(folder) if first else nullcontext():
+        rank_zero_only(claim_folder)(folder, recipe)
+        facts = Facts(folder / "run.json")
         facts.begin(recipe, task.model)
         _fit(task, folder, facts, console)
         for split in ("val", "test"):
@@ -120,7 +118,8 @@ def evaluate(
     for needed in ("recipe.yaml", "best/config.json"):
         if not (folder / needed).is_file():
             raise FileNotFoundError(f"no {needed} in {folder}: expected a run folder, made by saccade train")
-    recipe = replace(load_recipe(folder / "recipe.yaml"), devices=1, nodes=1)  # this process alone, whatever trained it
+    # This process alone, on what this machine has, whatever trained it.
+    recipe = replace(load_recipe(folder / "recipe.yaml"), accelerator="auto", devices=1, nodes=1)
     model, name = load_model(folder / "best"), split or "test"
     if data is None:
         records = open_records(recipe.data, seed=recipe.seed)
@@ -174,7 +173,7 @@ def _evaluate(
 ) -> dict[str, Any]:
     torch.manual_seed(recipe.seed)  # a soft selection draws its noise in evaluation, too
     task = Task(model, recipe, {"test": dataset})
-    trainer = _trainer(recipe, folder, callbacks=[Progress(console)])
+    trainer = make_trainer(recipe, folder, callbacks=[Progress(console)])
     trainer.test(task, verbose=False)
     return save_evaluation(task, trainer, folder / "evaluation", name)
 
@@ -192,48 +191,10 @@ def _fit(task: Task, folder: Path, facts: Facts, console: Console) -> None:
     best_by = None if task.recipe.final else task.recipe.best_by
     checkpoints = Checkpoints(folder, best_by=best_by, saved=facts.count_seconds)
     callbacks = [Progress(console), CollapseWatch(folder), Panels(folder / "panels"), checkpoints]
-    trainer = _trainer(task.recipe, folder, callbacks=callbacks, logger=logs)
+    trainer = make_trainer(task.recipe, folder, callbacks=callbacks, logger=logs)
     facts.start_clock()
     try:
         with checkpoints.listening():
             trainer.fit(task, ckpt_path=checkpoint)
     finally:
         facts.count_seconds()
-
-
-def _strategy(recipe: Recipe) -> str:
-    if recipe.devices * recipe.nodes == 1:
-        return "auto"
-    # In the warm-up only the scorer has a gradient.
-    return "ddp_find_unused_parameters_true" if recipe.warm_up.steps else "ddp"
-
-
-def _trainer(recipe: Recipe, folder: Path, **options: Any) -> lightning.Trainer:
-    for chatty in ("lightning.pytorch", "lightning.fabric"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
-    for noise in (".*does not have many workers.*", ".*LeafSpec.*"):
-        warnings.filterwarnings("ignore", message=noise)
-    plugins: list[Any] = [WholeFiles()]
-    if recipe.devices * recipe.nodes > 1 and recipe.accelerator != "cpu" and torch.cuda.is_available():
-        plugins.append(SharedBatchNorm())
-    return lightning.Trainer(
-        **{"logger": False, **options},
-        default_root_dir=folder,
-        accelerator=recipe.accelerator,
-        devices=recipe.devices,
-        num_nodes=recipe.nodes,
-        strategy=_strategy(recipe),
-        precision=recipe.precision,
-        max_steps=recipe.total_steps,
-        max_epochs=-1,
-        # The whole of training is one pass over the loader, with validations in between.
-        val_check_interval=recipe.leg,
-        check_val_every_n_epoch=None,
-        num_sanity_val_steps=0,
-        log_every_n_steps=1,  # the task decides when there is something to log
-        use_distributed_sampler=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        plugins=plugins,
-    )

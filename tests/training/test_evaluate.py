@@ -126,10 +126,10 @@ def test_a_split_of_data_without_any_is_refused(trained, tmp_path):
         evaluate(trained, data=table, split="val")
 
 
-def test_a_model_is_evaluated_by_one_process_whatever_trained_it(spots, tmp_path, monkeypatch):
+def test_a_model_is_evaluated_by_one_process_on_this_machine_whatever_trained_it(spots, tmp_path, monkeypatch):
     folder = make_tiny_run(tmp_path, spots)
     recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
-    (folder / "recipe.yaml").write_text(yaml.safe_dump({**recipe, "devices": 3, "nodes": 2}))
+    (folder / "recipe.yaml").write_text(yaml.safe_dump({**recipe, "accelerator": "tpu", "devices": 3, "nodes": 2}))
     monkeypatch.setattr(run_module, "_evaluate", lambda *given: {"recipe": given[4]})
     recipe = evaluate(folder)["recipe"]
-    assert (recipe.devices, recipe.nodes) == (1, 1)
+    assert (recipe.accelerator, recipe.devices, recipe.nodes) == ("auto", 1, 1)

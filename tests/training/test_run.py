@@ -20,7 +20,7 @@ from saccade.systems import load_model
 from saccade.training import run as run_module
 from saccade.training.callbacks.checkpoints import Stopped
 from saccade.training.log import read_metrics
-from saccade.training.recipe import dump_recipe
+from saccade.training.recipe import WarmUp, dump_recipe
 from saccade.training.run import make_task, train
 from saccade.training.task import Task
 
@@ -205,6 +205,36 @@ def test_two_processes_do_not_train_in_one_folder(spots, tmp_path, without_pictu
     at_step(7, try_as_well)
     train(tiny_recipe(spots), tmp_path / "run")
     assert refused
+
+
+def test_a_run_that_could_not_start_makes_way_for_the_corrected_one(spots, undisturbed, tmp_path, without_pictures):
+    recipe, run = tiny_recipe(spots), tmp_path / "run"
+    with pytest.raises(ValueError, match=r"accelerator is mps, devices 1, .* set --accelerator auto or cpu"):
+        train(replace(recipe, accelerator="mps", seed=5), run)
+    concat = replace(recipe.model, aggregation={"name": "concat"}, selection={"name": "hard", "k": 2})
+    with pytest.raises(ValueError, match="mixture"):
+        train(replace(recipe, model=concat, warm_up=WarmUp(), loss={"mixture_coefficient": 1.0}), run)
+    train(recipe, run)
+    assert_same_run(run, undisturbed)
+    assert (run / "recipe.yaml").read_text() == (undisturbed / "recipe.yaml").read_text()
+    assert json.loads((run / "run.json").read_text())["seed"] == 0
+
+
+def test_a_run_under_way_and_somebody_s_own_recipe_do_not_make_way(spots, tmp_path, without_pictures):
+    run, refused = tmp_path / "run", []
+
+    def try_as_well():
+        with pytest.raises(ValueError, match=r"steps 12 there, 13 here.*--out"):
+            train(tiny_recipe(spots, steps=13), run)
+        refused.append(True)
+
+    run.mkdir()
+    (run / "recipe.yaml").write_text("# mine\n" + dump_recipe(tiny_recipe(spots)))
+    try_as_well()
+    at_step(2, try_as_well)  # before there is any checkpoint
+    train(tiny_recipe(spots), run)
+    assert len(refused) == 2
+    assert (run / "recipe.yaml").read_text().startswith("# mine")
 
 
 def test_what_was_drawn_is_told(tmp_path, capsys, without_pictures):
