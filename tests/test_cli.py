@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -242,6 +243,31 @@ def test_a_key_of_a_stage_counts_wherever_the_stage_stands(flags):
     assert args.train.model.features == {"name": "backbone", "model": "resnet18", "weights": "a.b.safetensors"}
 
 
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--k", "0", "model.selection.k is 0: expected a whole number of at least 1"),
+        ("--k", "abc", "model.selection.k is abc: expected a whole number"),
+        ("--k", "2.5", "model.selection.k is 2.5: expected a whole number"),
+        ("--batch", "0", "batch is 0: expected at least 1"),
+        ("--devices", "0", "devices is 0: expected at least 1"),
+        ("--patch", "0", "model.extraction.patch is 0: expected a side of at least 1 px"),
+        ("--patch", "abc", "model.extraction.patch is abc: expected a side"),
+        ("--patch", "[3]", "model.extraction.patch is [3]: expected a side"),
+        ("--view-scale", "0", "model.view.scale is 0: expected a number above 0"),
+        ("--view-scale", "abc", "model.view.scale is abc: expected a number above 0"),
+        ("--model.scorer.pool", "0", "model.scorer.pool is 0: expected a whole number"),
+        ("--data.resize", "[0, 64]", "data.resize is [0, 64]: expected a height and a width"),
+    ],
+)
+def test_values_are_looked_at_before_others_are_chosen_by_them(flag, value, message, pets, tmp_path, capsys):
+    assert main(["train", str(pets), flag, value, "--out", str(tmp_path / "run")]) == 2
+    streams = capsys.readouterr()
+    assert streams.err.startswith(f"saccade: error: {message}")
+    assert streams.out == ""
+    assert not (tmp_path / "run").exists()
+
+
 def test_training_needs_a_source(capsys):
     assert main(["train", "--steps", "3"]) == 2
     assert "needs one recipe, folder of images or table, got none" in capsys.readouterr().err
@@ -294,6 +320,24 @@ def test_the_same_command_goes_on_though_the_rest_of_a_stage_was_chosen(pets, ru
     capsys.readouterr()
     assert main(["train", f"{pets}/", *run_of_pets]) == 0
     assert "is finished" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flag", "difference"),
+    [
+        ("--model.scorer.widths=[4]", "model.scorer.widths None there, [4] here"),
+        ("--loss.context_coefficient=0.5", "loss.context_coefficient None there, 0.5 here"),
+        ("--model.extraction.glance=true", "model.extraction.glance None there, True here"),
+        ("--data.augmentation.max_turn=3", "data.augmentation.max_turn None there, 3 here"),
+        ("--data.generate.count=3", "data.generate None there, {'count': 3} here"),
+    ],
+)
+def test_a_flag_for_what_the_run_does_not_have_is_refused(flag, difference, pets, tmp_path, capsys):
+    recipe = tiny_recipe(pets)
+    recipe = replace(recipe, model=replace(recipe.model, scorer={"name": "conv"}))
+    (tmp_path / "recipe.yaml").write_text(dump_recipe(recipe))
+    assert main(["train", str(pets), flag, "--out", str(tmp_path)]) == 2
+    assert f"holds a run with other settings ({difference})" in capsys.readouterr().err
 
 
 def test_other_images_of_the_same_name_are_not_taken_for_the_run_s_own(pets, run_of_pets, tmp_path, capsys):

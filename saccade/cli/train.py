@@ -119,6 +119,7 @@ def run_name(source: str) -> str:
 
 def _complete(args: Namespace, out: Path, console: "Console") -> Namespace:
     """On one's own data: what was not given is chosen from the images, and told with the reason."""
+    from saccade.training.check import check_values
     from saccade.training.data import open_records
     from saccade.training.defaults import propose, sample_sizes
     from saccade.training.folder import came_to_nothing
@@ -133,7 +134,9 @@ def _complete(args: Namespace, out: Path, console: "Console") -> Namespace:
             chosen = _get(values, key)  # a stage was given in part, and the rest of it was chosen
             _put(values, key, {**chosen, **value} if isinstance(chosen, dict) and isinstance(value, dict) else value)
         return values
-    records = open_records(as_recipe(args).data, seed=args.seed)
+    recipe = as_recipe(args)
+    check_values(recipe)
+    records = open_records(recipe.data, seed=args.seed)
     for choice in propose(records, seen=sample_sizes(records), given=given):
         _put(args, choice.key, choice.value)
         console.print(f"[bold]{choice.key}[/bold] {choice.value}: {choice.reason}", highlight=False)
@@ -141,14 +144,19 @@ def _complete(args: Namespace, out: Path, console: "Console") -> Namespace:
 
 
 def _get(values: Any, key: str) -> Any:
+    """The value of a dotted key, or None: the options of a stage are its own, and may not have it."""
     for name in key.split("."):
-        values = values[name]
+        values = None if values is None else values.get(name)
     return values
 
 
 def _put(values: Any, key: str, value: Any) -> None:
     *parents, last = key.split(".")
-    (_get(values, ".".join(parents)) if parents else values)[last] = value
+    for name in parents:
+        if values.get(name) is None:
+            values[name] = {}
+        values = values[name]
+    values[last] = value
 
 
 TRAIN = Command("train a model by a recipe or on your own images", _add_arguments, train)

@@ -1,7 +1,7 @@
 """A recipe's values, looked at before anything is built: each refusal names the key, the value and what to write.
 
-Types, names and unknown keys are the parser's business, options of a model's parts that of their constructors. This
-module imports no torch.
+Types, names and unknown keys are the parser's business, options of a model's parts that of their constructors, but for
+those that others are calculated from. This module imports no torch.
 """
 
 import math
@@ -17,6 +17,14 @@ class _Rule(NamedTuple):
     expected: str
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_size(value: Any) -> bool:
+    return _is_whole(value) or (isinstance(value, (list, tuple)) and len(value) == 2 and all(map(_is_whole, value)))
+
+
 RULES = (
     _Rule("steps batch validate_every devices nodes", lambda value: value >= 1, "at least 1"),
     _Rule("seed warm_up.steps data.workers", lambda value: value >= 0, "0 or more"),
@@ -25,6 +33,13 @@ RULES = (
         "data.resize",
         lambda value: min(value) >= 1,
         "a height and a width of at least one pixel, such as [960, 1280]",
+    ),
+    _Rule("model.selection.k model.scorer.pool model.scorer.stride", _is_whole, "a whole number of at least 1"),
+    _Rule("model.extraction.patch", _is_size, "a side of at least 1 px, such as 100, or [height, width]"),
+    _Rule(
+        "model.view.scale",
+        lambda value: isinstance(value, (int, float)) and 0 < value < math.inf,
+        "a number above 0 and at most 1, such as 0.25",
     ),
     _Rule("warm_up.lr optimiser.lr optimiser.scorer_lr", lambda value: 0 < value < math.inf, "a number above 0"),
     _Rule(
@@ -56,12 +71,17 @@ def check_recipe(recipe: Recipe) -> None:
     Traceback (most recent call last):
     ValueError: steps is 0: expected at least 1
     """
+    check_values(recipe)
+    _check_together(recipe)
+
+
+def check_values(recipe: Recipe) -> None:
+    """Refuse each value that is wrong whatever the others are, as those are that the others are yet chosen from."""
     for rule in RULES:
         for key in rule.keys.split():
             value = _get(recipe, key)
             if value is not None and not rule.accepts(value):
                 raise ValueError(f"{key} is {_show(value)}: expected {rule.expected}")
-    _check_together(recipe)
 
 
 def _check_together(recipe: Recipe) -> None:
@@ -82,7 +102,7 @@ def _check_together(recipe: Recipe) -> None:
 
 def _get(tree: Any, key: str) -> Any:
     for name in key.split("."):
-        tree = getattr(tree, name)
+        tree = tree.get(name) if isinstance(tree, dict) else getattr(tree, name)
     return tree
 
 
