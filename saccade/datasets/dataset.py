@@ -2,6 +2,7 @@
 
 Images of different sizes in one set keep their scale: in a batch each lies at the top left, and zeros fill the rest up
 to the largest height and width, rounded up to a multiple the model asks for. `Batch.size` says where each picture ends.
+A batch of images of one size has no such border.
 Or all are resized to one given size, which changes their scale and aspect ratio.
 
 Pixels travel as bytes, which are a quarter of the floats to copy between processes and to a GPU, and in channels-last
@@ -111,9 +112,13 @@ class ImageDataset(Dataset[Sample]):
 
 
 def collate(samples: Sequence[Sample], *, multiple_px: int = 1) -> Batch:
-    """Samples → batch, padded to the largest height and width, each rounded up to a multiple of `multiple_px`."""
+    """Samples → batch; those of different sizes are padded to the largest height and width, each rounded up to a
+    multiple of `multiple_px`.
+    """
     size = torch.tensor([sample.image.shape[-2:] for sample in samples])  # B 2
-    height, width = (math.ceil(side / multiple_px) * multiple_px for side in size.amax(0).tolist())
+    height, width = size.amax(0).tolist()
+    if (size != size[0]).any():  # those of one size have no padding, in training as in evaluation
+        height, width = (math.ceil(side / multiple_px) * multiple_px for side in (height, width))
     # default_collate, because in a worker it writes straight into the memory shared with the main process.
     pixels = default_collate([_pad(rearrange(s.image, "c h w -> h w c"), (height, width)) for s in samples])
     return _batch(rearrange(pixels, "b h w c -> b c h w"), samples, size)

@@ -75,12 +75,13 @@ def test_a_batch_pads_at_the_right_and_below_with_zeros(records):
     assert [boxes.tolist() for boxes in batch.boxes] == [[[0, 0, 2, 3]], [[5, 0, 7, 3]]]
 
 
-def test_images_of_one_size_are_not_padded():
+@pytest.mark.parametrize("multiple_px", [1, 4])
+def test_images_of_one_size_are_not_padded(multiple_px):
     samples = [
         Sample(torch.full((3, 5, 7), value, dtype=torch.uint8), 0, torch.zeros(0, 4, dtype=torch.int64), 0)
         for value in (64, 255)
     ]
-    batch = collate(samples)
+    batch = collate(samples, multiple_px=multiple_px)
     assert torch.equal(batch.image, torch.stack([sample.image for sample in samples]))
 
 
