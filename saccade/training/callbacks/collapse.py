@@ -179,7 +179,7 @@ class CollapseWatch(Callback):
             "history": history,
             "active": sorted(self.active),
             "early": self._early,
-            "norms": [float(self._norms[0]), self._norms[1]],
+            "norms": [float(self._norms[0]), int(self._norms[1])],
             "finite": self._finite,
         }
 
@@ -202,8 +202,12 @@ class CollapseWatch(Callback):
             return
         gradients = [p.grad.detach() for p in pl_module.model.scorer.parameters() if p.grad is not None]
         if gradients:
-            self._norms[0] = self._norms[0] + torch.nn.utils.get_total_norm(gradients)
-            self._norms[1] += 1
+            norm = torch.nn.utils.get_total_norm(gradients)
+            counts = (
+                norm.isfinite()
+            )  # 16-mixed tries scales that overflow, and leaves such steps out; no wait for a GPU
+            self._norms[0] = self._norms[0] + torch.where(counts, norm, 0.0)
+            self._norms[1] = self._norms[1] + counts
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """A loss that is not finite is told at once: the next step may fail on the scores."""
@@ -238,10 +242,10 @@ class CollapseWatch(Callback):
         )
 
     def _relative_gradient(self) -> float:
-        total, count = self._norms
+        total, count = map(float, self._norms)
         if not count:
             return math.nan
-        norm = float(total) / count
+        norm = total / count
         if len(self._early) < EARLY:
             self._early.append(norm)
         return norm / max(self._early) if max(self._early) > 0 else 0.0

@@ -282,6 +282,20 @@ def test_gradients_are_relative_to_the_first(tmp_path):
     assert watch.history[0].sigma == pytest.approx(0.8)
 
 
+def test_steps_that_overflowed_are_left_out_of_the_gradients(tmp_path):
+    watch = CollapseWatch(tmp_path)
+    for step, sizes in ((20, (math.inf, 2.0, 4.0)), (30, (1.0, NAN, 2.0)), (40, (math.inf,))):
+        trainer = fake_trainer(step)
+        task = FakeTask(GOOD, trainer=trainer)
+        for size in sizes:
+            for parameter in task.model.scorer.parameters():
+                parameter.grad = torch.full_like(parameter, size)
+            watch.on_before_optimizer_step(trainer, task, None)
+        watch.load_state_dict(watch.state_dict())
+        watch.on_validation_end(trainer, task)
+    assert [s.gradient for s in watch.history] == pytest.approx([1.0, 0.5, NAN], rel=1e-4, nan_ok=True)
+
+
 @pytest.mark.parametrize(("mixture", "seen"), [(0.0, NAN), (1.0, 1.0)])
 def test_guided_steps_reach_the_scorer_through_the_mixture_loss_only(tmp_path, mixture, seen):
     watch, trainer = CollapseWatch(tmp_path), fake_trainer(20)
