@@ -198,3 +198,8 @@ def _fit(task: Task, folder: Path, facts: Facts, console: Console) -> None:
             trainer.fit(task, ckpt_path=checkpoint)
     finally:
         facts.count_seconds()
+    if not (folder / "best").is_dir():
+        raise ValueError(
+            f"no model of {folder} can be kept: the loss was not a number at any validation; train again in another "
+            "folder with a lower optimiser.lr, a longer schedule.warm_up, optimiser.clip_norm 1, or precision 32-true"
+        )

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from lightning.pytorch import Callback
 from safetensors.torch import load_file
 from tiny import make_spots, tiny_recipe
 
+from saccade.evaluation import measure
 from saccade.systems import load_model
 from saccade.training import run as run_module
 from saccade.training.callbacks.checkpoints import Stopped
@@ -288,6 +290,13 @@ def test_a_final_run_trains_on_the_validation_images_and_keeps_the_last_model(
     assert "validation images are trained on too" in capsys.readouterr().out
     best, last = (load_model(run / name).state_dict() for name in ("best", "last"))
     assert all(torch.equal(best[name], last[name]) for name in last)
+
+
+def test_a_run_whose_loss_is_never_a_number_says_so(spots, tmp_path, without_pictures, monkeypatch):
+    monkeypatch.setattr("saccade.training.task.measure", lambda predictions: {**measure(predictions), "loss": math.nan})
+    for _ in range(2):  # going on tells the same
+        with pytest.raises(ValueError, match="the loss was not a number at any validation"):
+            train(tiny_recipe(spots, steps=3), tmp_path / "run")
 
 
 def test_images_of_different_sizes_train_together(tmp_path, without_pictures):

@@ -84,8 +84,10 @@ class Checkpoints(Callback):
             return
         task = cast(Task, pl_module)
         value = self._value(task)
+        # Weights that are lost still answer something, and may be right by chance.
+        sound = math.isfinite(value) and math.isfinite(task.measures["loss"])
         # Of equals the later one: a few validation images are soon all answered right, long before training has ended.
-        if task.main_step > 0 and math.isfinite(value) and (self.best is None or value >= self.best):
+        if task.main_step > 0 and sound and (self.best is None or value >= self.best):
             self.best = value
             self._export(trainer, task.model, "best")
         self._export(trainer, task.model, "last")

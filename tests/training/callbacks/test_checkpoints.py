@@ -1,3 +1,4 @@
+import math
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -10,7 +11,8 @@ from saccade.training.task import Task
 
 
 @pytest.mark.parametrize(
-    ("best_by", "best"), [pytest.param("accuracy", 3, id="of equals the later"), pytest.param(None, 4, id="the last")]
+    ("best_by", "best"),
+    [pytest.param("accuracy", 3, id="of equals the later"), pytest.param(None, 4, id="the last with a loss")],
 )
 def test_which_model_is_kept(best_by, best, tmp_path, monkeypatch):
     kept = {}
@@ -18,7 +20,7 @@ def test_which_model_is_kept(best_by, best, tmp_path, monkeypatch):
     monkeypatch.setattr(callback, "_export", lambda trainer, model, name: kept.update({name: model}))
     monkeypatch.setattr(callback, "save", lambda trainer: None)
     trainer = Mock(spec=Trainer, state=SimpleNamespace(fn=TrainerFn.FITTING))
-    for number, accuracy in enumerate([0.5, 0.9, 0.9, 0.7], start=1):
-        now = {"measures": {"accuracy": accuracy}, "main_step": number, "model": number}
+    for number, (accuracy, loss) in enumerate([(0.5, 2), (0.9, 2), (0.9, 1), (0.7, 1), (1, math.nan)], start=1):
+        now = {"measures": {"accuracy": accuracy, "loss": loss}, "main_step": number, "model": number}
         callback.on_validation_end(trainer, Mock(spec=Task, recipe=SimpleNamespace(steps=0), **now))
-    assert kept == {"best": best, "last": 4}
+    assert kept == {"best": best, "last": 5}
