@@ -76,6 +76,12 @@ def make_task(recipe: Recipe) -> Task:
     lightning.seed_everything(recipe.seed, verbose=False)
     records = open_records(recipe.data, seed=recipe.seed)
     data = {split: open_split(records, split, recipe.data) for split, n in records.counts().items() if any(n.values())}
+    for split in data.keys() - {"train"}:
+        if len(data[split]) < (processes := recipe.devices * recipe.nodes):
+            raise DataError(
+                f"{records.root}: {len(data[split])} images in the split {split} and {processes} processes (devices · "
+                "nodes), which need one each: train with fewer --devices"
+            )
     if recipe.final:
         data["train"] = open_split(with_validation(records), "train", recipe.data)
     return Task(build_model(model_config(recipe, records, data["train"])), recipe, data)

@@ -239,6 +239,14 @@ def test_a_run_under_way_and_somebody_s_own_recipe_do_not_make_way(spots, tmp_pa
     assert (run / "recipe.yaml").read_text().startswith("# mine")
 
 
+def test_more_processes_than_images_to_validate_are_refused_before_training(tmp_path):
+    recipe = tiny_recipe(make_spots(tmp_path / "spots", 20), batch=5)  # 12 to train, 4 to validate, 4 to test
+    with pytest.raises(ValueError, match=r"4 images in the split (val|test) and 5 processes .* fewer --devices"):
+        train(replace(recipe, devices=5), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert make_task(replace(recipe, batch=4, devices=4))
+
+
 def test_what_was_drawn_is_told(tmp_path, capsys, without_pictures):
     data = make_spots(tmp_path / "spots", 20)
     table = data / "labels.csv"
