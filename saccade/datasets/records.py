@@ -65,7 +65,9 @@ def sort_labels(labels: set[str]) -> tuple[str, ...]:
     >>> sort_labels({"100", "20", "50"})
     ('20', '50', '100')
     """
-    return tuple(sorted(labels, key=int if all(label.isdecimal() for label in labels) else str))
+    if all(label.isdecimal() for label in labels):
+        return tuple(sorted(labels, key=lambda label: (int(label), label)))  # 7 and 07 are two labels
+    return tuple(sorted(labels))
 
 
 def complete(records: Records, *, seed: int = 0, val_share: float = 0.15, test_share: float = 0.15) -> Records:

@@ -22,6 +22,11 @@ def totals(records: Records) -> dict[str, int]:
     return {split: sum(counts.values()) for split, counts in records.counts().items()}
 
 
+def test_labels_of_one_value_are_in_the_same_order_whatever_order_a_set_has():
+    padded = ["7".zfill(width) for width in range(1, 21)]
+    assert sort_labels({"8", "6", *padded}) == ("6", *reversed(padded), "8")
+
+
 def test_a_set_without_splits_gets_70_15_15_of_every_class():
     complete_set = complete(make_records({"cat": 200, "dog": 60}))
     assert complete_set.counts() == {
