@@ -15,6 +15,7 @@ from tiny_run import make_tiny_run
 
 from saccade import cli
 from saccade.cli import main
+from saccade.cli.train import run_name
 from saccade.recipes import list_recipes
 from saccade.training.recipe import dump_recipe
 
@@ -266,6 +267,30 @@ def test_values_are_looked_at_before_others_are_chosen_by_them(flag, value, mess
     assert streams.err.startswith(f"saccade: error: {message}")
     assert streams.out == ""
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        (".", "photos"),
+        ("../photos", "photos"),
+        ("labels", "labels"),
+        ("data_v1.5", "data_v1.5"),
+        ("set.zip", "set.zip"),
+        ("a.tar.gz", "a"),
+        ("A.TGZ", "A"),
+        ("labels.csv", "photos"),
+        ("birds.tsv", "birds"),
+        ("mine.v2.yaml", "mine.v2"),
+        ("signs/perturbed", "signs-perturbed"),
+    ],
+)
+def test_a_run_is_named_after_its_source(source, name, tmp_path, monkeypatch):
+    here = tmp_path / "photos"
+    for folder in ("labels", "data_v1.5", "set.zip"):
+        (here / folder).mkdir(parents=True)
+    monkeypatch.chdir(here)
+    assert run_name(source) == name
 
 
 def test_training_needs_a_source(capsys):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from saccade.datasets import billiard, cub, megapixel_images, own, swedish
-from saccade.datasets.archives import is_archive, unpack
+from saccade.datasets.archives import READERS, is_archive, unpack
 from saccade.datasets.records import DataError, Records, complete
 
 
@@ -75,13 +75,16 @@ def load_as_given(path: Path | str, **options: str) -> Records:
 
 
 def source_name(path: Path | str) -> str:
-    """What to call a data set: by its folder, where its table has the name that all tables have.
+    """What to call a data set, or a recipe: by its folder, where its table has the name that all tables have.
 
-    >>> [source_name(path) for path in ("~/photos/labels.csv", "photos.zip", "my/photos/")]
-    ['photos', 'photos', 'photos']
+    >>> [source_name(path) for path in ("~/photos/labels.csv", "photos.tar.gz", "my/photos/", "photos_v1.5")]
+    ['photos', 'photos', 'photos', 'photos_v1.5']
     """
-    path = Path(path)
-    return path.absolute().parent.name if path.stem == "labels" else path.stem
+    path = Path(os.path.abspath(path))  # "." has no name
+    if path.stem == "labels" and path.suffix.lower() in own.DELIMITERS:
+        return path.parent.name
+    endings = [ending for ending in (*READERS, *own.DELIMITERS, ".yaml", ".yml") if path.name.lower().endswith(ending)]
+    return path.name if path.is_dir() or not endings else path.name[: -max(map(len, endings))]
 
 
 def _read(path: Path | str, cache: Path | None, options: Mapping[str, str]) -> tuple[Records, float]:
