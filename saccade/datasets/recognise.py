@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,13 +65,20 @@ def load(
     >>> load("flowers").counts()["val"]  # doctest: +SKIP
     {'daisy': 12, 'rose': 9}
     """
-    records, share = _read(path, cache, options)
-    return complete(records, seed=seed, val_share=share if val_share is None else val_share, test_share=test_share)
+    name, found = _find(Path(os.path.abspath(path)), cache)
+    if unknown := options.keys() - _options(name):
+        raise DataError(f"{path} is of the kind {name!r}, which has no option {', '.join(sorted(unknown))}")
+    share = FORMATS[name].val_share if val_share is None else val_share
+    return complete(FORMATS[name].load(found, **options), seed=seed, val_share=share, test_share=test_share)
 
 
 def load_as_given(path: Path | str, **options: str) -> Records:
-    """The data set at `path` as it comes: no split is drawn, and an image without one has the split `UNSPLIT`."""
-    return _read(path, None, options)[0]
+    """The data set at `path` as it comes: no split is drawn, and an image without one has the split `UNSPLIT`.
+
+    `options` may be those of another kind of data set: what the loader does not take is left out.
+    """
+    name, found = _find(Path(os.path.abspath(path)), None)
+    return FORMATS[name].load(found, **{key: options[key] for key in options if key in _options(name)})
 
 
 def source_name(path: Path | str) -> str:
@@ -87,14 +94,9 @@ def source_name(path: Path | str) -> str:
     return path.name if path.is_dir() or not endings else path.name[: -max(map(len, endings))]
 
 
-def _read(path: Path | str, cache: Path | None, options: Mapping[str, str]) -> tuple[Records, float]:
-    """The records, and the share of them that validates if the set does not say."""
-    name, found = _find(Path(os.path.abspath(path)), cache)
-    chosen = FORMATS[name]
-    unknown = options.keys() - inspect.signature(chosen.load).parameters.keys()
-    if unknown:
-        raise DataError(f"{path} is of the kind {name!r}, which has no option {', '.join(sorted(unknown))}")
-    return chosen.load(found, **options), chosen.val_share
+def _options(name: str) -> set[str]:
+    """What the loader of a format can be asked for."""
+    return inspect.signature(FORMATS[name].load).parameters.keys() - {"path", "root"}
 
 
 def _find(path: Path, cache: Path | None) -> tuple[str, Path]:

@@ -118,6 +118,15 @@ def test_all_that_is_not_for_training_is_evaluated(split, images, trained, tmp_p
     assert f"{images} images of {other}" in capsys.readouterr().out.replace("\n", "")
 
 
+def test_other_data_need_not_be_of_the_kind_of_the_run_s_own(spots, tmp_path):
+    run = make_tiny_run(tmp_path / "run", spots)
+    recipe = yaml.safe_load((run / "recipe.yaml").read_text())
+    expected = evaluate(run, data=spots)
+    recipe["data"]["options"] = {"task": "max-left-right"}  # of billiard, which has tasks
+    (run / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    assert evaluate(run, data=spots)["loss"] == expected["loss"]
+
+
 def test_a_split_of_data_without_any_is_refused(trained, tmp_path):
     table = make_spots(tmp_path / "other", 20) / "labels.csv"
     lines = [line.rpartition(",")[0].rpartition(",")[0] for line in table.read_text().splitlines()]
