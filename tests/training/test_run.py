@@ -19,6 +19,7 @@ from tiny import make_spots, tiny_recipe
 
 from saccade.evaluation import measure
 from saccade.systems import load_model
+from saccade.training import alone
 from saccade.training import run as run_module
 from saccade.training.callbacks.checkpoints import Stopped
 from saccade.training.log import read_metrics
@@ -196,7 +197,8 @@ def test_a_run_with_settings_that_are_unknown_here_is_refused(spots, tmp_path):
         train(tiny_recipe(spots), tmp_path)
 
 
-def test_two_processes_do_not_train_in_one_folder(spots, tmp_path, without_pictures):
+def test_two_processes_do_not_train_in_one_folder(spots, tmp_path, without_pictures, monkeypatch):
+    monkeypatch.setattr(alone, "WAIT_S", 0.5)
     refused = []
 
     def try_as_well():
