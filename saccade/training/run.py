@@ -39,7 +39,7 @@ from saccade.training.provenance import Facts
 from saccade.training.recipe import Recipe, load_recipe
 from saccade.training.task import Task
 from saccade.training.testing import save_evaluation
-from saccade.training.trainer import make_trainer
+from saccade.training.trainer import interruptible, make_trainer
 
 
 def train(recipe: Recipe, folder: Path | str, *, console: Console | None = None) -> Path:
@@ -180,7 +180,8 @@ def _evaluate(
     torch.manual_seed(recipe.seed)  # a soft selection draws its noise in evaluation, too
     task = Task(model, recipe, {"test": dataset})
     trainer = make_trainer(recipe, folder, callbacks=[Progress(console)])
-    trainer.test(task, verbose=False)
+    with interruptible():
+        trainer.test(task, verbose=False)
     return save_evaluation(task, trainer, folder / "evaluation", name)
 
 
@@ -200,7 +201,7 @@ def _fit(task: Task, folder: Path, facts: Facts, console: Console) -> None:
     trainer = make_trainer(task.recipe, folder, callbacks=callbacks, logger=logs)
     facts.start_clock()
     try:
-        with checkpoints.listening():
+        with checkpoints.listening(), interruptible():
             trainer.fit(task, ckpt_path=checkpoint)
     finally:
         facts.count_seconds()

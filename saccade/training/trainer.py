@@ -1,7 +1,10 @@
 """Recipe → Lightning's trainer."""
 
 import logging
+import signal
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,19 @@ def make_trainer(recipe: Recipe, folder: Path, **options: Any) -> lightning.Trai
             f"accelerator is {recipe.accelerator}, devices {recipe.devices}, and Lightning says: {error} Expected what "
             "this machine has: set --accelerator auto or cpu, and --devices to at most the number of its GPUs"
         ) from error
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C is a KeyboardInterrupt: Lightning makes a silent exit of it, and leaves Ctrl-C without effect."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except SystemExit as left:
+        if not isinstance(left.__context__, KeyboardInterrupt):
+            raise
+        signal.signal(signal.SIGINT, handler)
+        raise KeyboardInterrupt from None
 
 
 def _as_recipe_says(recipe: Recipe, **options: Any) -> lightning.Trainer:

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from saccade.selection import PerturbedTopK
 from saccade.systems import load_model
 from saccade.training import run as run_module
 from saccade.training.run import evaluate, train
+from saccade.training.task import Task
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +97,17 @@ def test_names_that_are_not_utf8_are_kept_in_the_table_and_spelt_out_in_the_repo
     assert answers.classes == ("caf\\udce9", "tea")
     page = write_report(run).read_text()
     assert all(Path(row.image).name.replace("\udcff", "\\udcff") in page for row in answers.rows)
+
+
+def test_ctrl_c_is_told_and_goes_on_having_an_effect(spots, tmp_path, monkeypatch):
+    def interrupt(self, batch, batch_idx):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Task, "test_step", interrupt)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(make_tiny_run(tmp_path, spots))
+    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_other_data_with_an_unknown_class_is_refused(trained, tmp_path):
