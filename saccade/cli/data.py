@@ -26,7 +26,7 @@ def check_data(args: Namespace) -> int:
 
     console = Console()
     records = load(args.path, seed=args.seed, cache=args.cache)
-    findings = examine(records, workers=args.workers, max_pixels=args.max_pixels or MAX_PIXELS)
+    findings = examine(records, workers=args.workers, max_pixels=args.max_pixels or MAX_PIXELS, stream=True)
     report = Report(records, tuple(follow(findings, len(records.records), console)))
     show(report, console)
     return 1 if report.bad() else 0

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 from rich.console import Console
 
@@ -33,6 +34,21 @@ def shown(report: Report) -> str:
     console = Console(file=io.StringIO(), width=40)
     show(report, console)
     return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_pyramid_above_the_limit_is_looked_at_in_parts(tmp_path):
+    picture = noise(96, 64)
+    for name in ("a.tif", "b.tif"):
+        tifffile.imwrite(tmp_path / name, picture, tile=(16, 16), photometric="rgb")
+    cut = (tmp_path / "a.tif").read_bytes()
+    (tmp_path / "c.tif").write_bytes(cut[: len(cut) // 2])
+    put(tmp_path / "d.png", picture)
+    names, splits = ("a.tif", "b.tif", "c.tif", "d.png"), ("train", "test", "train", "train")
+    images = tuple(Record(tmp_path / name, "cat", split) for name, split in zip(names, splits, strict=True))
+    report = examined(Records(tmp_path, ("cat",), images), max_pixels=1000, stream=True)
+    assert [finding.size for finding in report.findings] == [(96, 64), (96, 64), None, None]
+    assert [[record.image.name for record in group] for group in report.leaks()] == [["a.tif", "b.tif"]]
+    assert len(examined(Records(tmp_path, ("cat",), images), max_pixels=1000).bad()) == 4  # which decodes whole files
 
 
 def test_the_same_picture_in_two_splits_is_found_in_any_lossless_format(tmp_path):
