@@ -16,9 +16,11 @@ from pathlib import Path
 
 from saccade.datasets.records import SPLIT_NAMES, UNSPLIT, Box, DataError, Record, Records, sort_labels
 
+SLIDE_SUFFIXES = {".svs", ".ndpi", ".mrxs", ".scn", ".vms", ".vmu", ".svslide", ".bif"}  # of OpenSlide's formats
 IMAGE_SUFFIXES = {
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".avif", ".jp2"),
-    *(".ppm", ".pgm", ".pbm", ".pnm", ".svs", ".ndpi"),
+    *(".ppm", ".pgm", ".pbm", ".pnm"),
+    *SLIDE_SUFFIXES,
 }
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 

@@ -27,6 +27,14 @@ def listed(records, root: Path) -> list[tuple[str, str, str]]:
     return [(record.image.relative_to(root).as_posix(), record.label, record.split) for record in records.records]
 
 
+@pytest.mark.parametrize("suffix", [".svs", ".ndpi", ".mrxs", ".SCN", ".bif"])
+def test_slides_of_scanners_are_images(suffix, tmp_path):
+    for label in ("a", "b"):
+        (tmp_path / label).mkdir()
+        (tmp_path / label / f"1{suffix}").touch()
+    assert [record.image.name for record in load_folder(tmp_path).records] == [f"1{suffix}"] * 2
+
+
 def test_class_folders_are_read_at_any_depth(tmp_path):
     put_images(tmp_path, "cat/1.jpg", "cat/2020/2.PNG", "dog/1.tif", ".cache/x/1.jpg", "dog/.hidden.jpg")
     (tmp_path / "dog" / "notes.txt").write_text("good dog")

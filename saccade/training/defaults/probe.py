@@ -9,8 +9,10 @@ from pathlib import Path
 import tifffile
 from PIL import ExifTags, Image, UnidentifiedImageError
 
+from saccade.datasets.own import SLIDE_SUFFIXES
 from saccade.datasets.records import DataError, Records
 from saccade.images.decode import open_lazily
+from saccade.images.pyramid import open_pyramid
 
 TIMEOUT_S = 2.0
 
@@ -31,6 +33,9 @@ def sample_sizes(records: Records, count: int = 200) -> list[tuple[int, int]]:
 
 
 def _header_size(path: Path) -> tuple[int, int] | None:
+    # Some scanners' files are a small picture to Pillow, and others none at all.
+    if path.suffix.lower() in SLIDE_SUFFIXES and (size := _slide_size(path)):
+        return size
     try:
         with open_lazily(path) as image:
             width, height = image.size
@@ -38,6 +43,13 @@ def _header_size(path: Path) -> tuple[int, int] | None:
     except UnidentifiedImageError:
         return _tiff_size(path)  # slides, and the TIFFs that Pillow does not know
     except (OSError, ValueError, SyntaxError):
+        return None
+
+
+def _slide_size(path: Path) -> tuple[int, int] | None:
+    try:
+        return open_pyramid(path).sizes[0]
+    except (OSError, ValueError):
         return None
 
 

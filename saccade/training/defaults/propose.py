@@ -71,8 +71,9 @@ def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def choose_stream(known: Known) -> Iterator[Choice]:
     """Images that cannot be decoded whole are read in parts."""
-    if known.selects and math.prod(known.images.largest) > (known.values.get("data.max_pixels") or MAX_PIXELS):
-        reason = f"images of up to {show(known.images.largest)} px are too large to decode: only parts of them are read"
+    largest = max(known.images.ordinary, key=math.prod)  # one that is a mistake is refused when it is read
+    if known.selects and math.prod(largest) > (known.values.get("data.max_pixels") or MAX_PIXELS):
+        reason = f"images of up to {show(largest)} px are too large to decode: only parts of them are read"
         yield Choice("data.stream", True, reason)
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -307,6 +308,14 @@ def test_slides_have_a_size(shared_data):
     assert set(sample_sizes(records_of(paths))) == {(2967, 2220), (901, 1493), (3567, 4443)}
 
 
+def test_a_slide_s_size_is_that_of_its_first_level_whatever_pillow_sees(tmp_path, monkeypatch):
+    """A .mrxs is a small JPEG beside the folder that has the pixels."""
+    Image.new("RGB", (40, 30)).save(tmp_path / "a.mrxs", "JPEG")
+    assert sample_sizes(records_of([tmp_path / "a.mrxs"])) == [(30, 40)]
+    monkeypatch.setattr(probe, "open_pyramid", lambda path: SimpleNamespace(sizes=((9000, 8000), (900, 800))))
+    assert sample_sizes(records_of([tmp_path / "a.mrxs"])) == [(9000, 8000)]
+
+
 def test_unreadable_files_are_left_out_unless_all_are(files, tmp_path):
     (tmp_path / "bad.png").write_text("no image")
     (tmp_path / "bad.tif").write_bytes(b"II*\0 nothing behind")
@@ -373,4 +382,5 @@ def test_slides_are_read_in_parts():
     assert "data.augmentation" not in chosen
     assert choose([(20_000, 20_000), (20_000, 30_000)])["batch"] == 1  # a batch of sources is of one size
     assert not {"data.stream", "warm_up.focus"} & choose([(4000, 6000)]).keys()
+    assert "data.stream" not in choose([(1000, 1000)] * 99 + [(20_000, 20_000)])  # which is more likely a mistake
     assert "data.stream" not in choose([(20_000, 20_000)], {"data": {"resize": [1000, 1000]}})
