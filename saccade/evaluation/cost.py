@@ -1,6 +1,6 @@
 """What an answer costs: multiply-adds of the stages, and memory."""
 
-import resource
+import math
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -70,9 +70,16 @@ def _work(module: nn.Module, name: str, counts: Mapping[str, Mapping[Any, int]])
     return max(sum(counts.get(name, {}).values()), of_parts)
 
 
-def peak_memory_mb() -> int:
-    """The most memory this process had until now: that of the GPU if it uses one, else resident memory."""
+def peak_memory_mb() -> float:
+    """The most memory this process had until now: that of the GPU if it uses one, else resident memory.
+
+    NaN on Windows, where Python cannot tell.
+    """
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         return torch.cuda.max_memory_allocated() // 2**20
+    try:
+        import resource
+    except ImportError:
+        return math.nan
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit // 2**20

@@ -1,11 +1,15 @@
 """Multiply-adds against counting by hand."""
 
+import importlib
+import math
+import sys
+
 import pytest
 import torch
 from torch import nn
 
 from saccade import ModelConfig, PatchSelectionModel
-from saccade.evaluation import multiply_adds, peak_memory_mb
+from saccade.evaluation import cost, multiply_adds, peak_memory_mb
 from saccade.systems import SYSTEMS
 
 
@@ -64,9 +68,14 @@ def test_features_grow_with_the_number_of_patches():
 
 
 def test_peak_memory_grows_with_what_is_held():
-    before = peak_memory_mb()
+    before = int(peak_memory_mb())
     held = torch.ones(before + 200, 2**20, dtype=torch.uint8)
     assert len(held) <= peak_memory_mb() <= before + len(held) + 100
+
+
+def test_where_python_cannot_tell_its_memory_it_is_no_number(monkeypatch):
+    monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
+    assert math.isnan(importlib.reload(cost).peak_memory_mb())
 
 
 def test_a_transformer_is_counted_though_torch_would_fuse_it():
