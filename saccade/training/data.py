@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+import torch
 from torch.utils.data import DataLoader, Sampler
 
 from saccade.datasets.dataset import ImageDataset, collate, collate_sources
@@ -181,7 +182,7 @@ def _reading(recipe: Recipe) -> dict[str, Any]:
         "persistent_workers": workers > 0,
         "worker_init_fn": _stand_apart if workers else None,
         "collate_fn": partial(collate_sources, scale=scale) if recipe.data.stream else padded,
-        "pin_memory": recipe.accelerator not in ("cpu", "auto"),
+        "pin_memory": recipe.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available(),
     }
 
 

@@ -99,6 +99,17 @@ def test_batches_are_the_sampled_images(tmp_path):
             assert torch.equal(image, dataset[int(index)].image)
 
 
+@pytest.mark.parametrize(
+    ("accelerator", "gpu", "pinned"),
+    [("auto", True, True), ("gpu", True, True), ("cpu", True, False), ("auto", False, False), ("gpu", False, False)],
+)
+def test_memory_is_pinned_where_batches_go_to_a_gpu(accelerator, gpu, pinned, tmp_path, monkeypatch):
+    recipe = replace(tiny_recipe(make_spots(tmp_path / "spots", 20)), accelerator=accelerator)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    dataset = open_split(load(recipe.data.path), "val", recipe.data)
+    assert evaluation_loader(dataset, recipe).pin_memory == pinned
+
+
 def test_a_recipe_can_make_its_own_data(tmp_path):
     options = DataOptions(
         path=str(tmp_path / "street"), generate={"name": "signs", "count": 20, "size": [120, 160], "sign_px": [16, 20]}
