@@ -203,9 +203,8 @@ class CollapseWatch(Callback):
         gradients = [p.grad.detach() for p in pl_module.model.scorer.parameters() if p.grad is not None]
         if gradients:
             norm = torch.nn.utils.get_total_norm(gradients)
-            counts = (
-                norm.isfinite()
-            )  # 16-mixed tries scales that overflow, and leaves such steps out; no wait for a GPU
+            # 16-mixed tries scales that overflow, and leaves such steps out. A tensor: nothing waits for a GPU here.
+            counts = norm.isfinite()
             self._norms[0] = self._norms[0] + torch.where(counts, norm, 0.0)
             self._norms[1] = self._norms[1] + counts
 
