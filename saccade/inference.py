@@ -17,6 +17,7 @@ from timm.layers import BatchNormAct2d, Conv2dSame  # pyright: ignore[reportPriv
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
+from saccade.pretrained import Pretrained
 from saccade.scorer.backbone import FixedPadding
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -38,6 +39,8 @@ def for_inference(model: Model, *, compile: bool = False) -> Model:
     """
     model = deepcopy(model).eval().requires_grad_(False)
     fold_batch_norms(model)
+    if isinstance(model, Pretrained):
+        model.folded = True
     model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     if compile and isinstance(features := getattr(model, "features", None), nn.Module):
         features.compile(dynamic=False, options={"freezing": True})

@@ -17,9 +17,13 @@ System = TypeVar("System", bound="Pretrained")
 
 
 class Pretrained(nn.Module):
-    """What every system can do: see positions if its config says so, be written to a folder and come back."""
+    """What every system can do: see positions if its config says so, be written to a folder and come back.
+
+    folded: it is a copy that `for_inference` made, whose layers are no longer those that `config` describes.
+    """
 
     config: ModelConfig
+    folded: bool = False
 
     @overload
     def with_positions(self, image: Tensor, size: Tensor | None = None) -> Tensor: ...
@@ -57,6 +61,11 @@ class Pretrained(nn.Module):
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into `folder`; each appears whole or not at all."""
+        if self.folded:
+            raise ValueError(
+                "this is a copy that for_inference made: its batch norms are folded into its convolutions, so it could "
+                "not be loaded again; save the model it was made from"
+            )
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         with whole_file(folder / "config.json") as config, whole_file(folder / "model.safetensors") as weights:

@@ -1,5 +1,6 @@
 """`saccade reproduce TABLE`: the paper's tables and its speed figure, ours beside theirs."""
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -95,6 +96,11 @@ def reproduce(args: Namespace) -> int:
     for flag, place in (("--data", data), ("--weights", weights)):
         if place and not place.exists():
             raise FileNotFoundError(f"{flag} {place}: no such file or folder; check the path")
+    if sys.platform == "win32":
+        raise ValueError(
+            "runs side by side need locks and process groups that Windows lacks: use its Linux subsystem (WSL), or run "
+            "the commands that --list shows one by one"
+        )
     return _reproduce(request, jobs, args.jobs, console)
 
 

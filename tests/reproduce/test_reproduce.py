@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from matplotlib.figure import Figure
@@ -91,6 +92,14 @@ def test_data_that_cannot_be_made_fails_only_the_rows_that_need_it(tabled, monke
     assert main(["reproduce", "spots", "--out", str(tabled.out)]) == 1
     assert "`source` must be the folder of MNIST's four .gz files" in capsys.readouterr().out
     assert (tabled.out / "spots.md").is_file()
+
+
+def test_windows_is_told_what_to_do_instead(tabled, monkeypatch, capsys):
+    monkeypatch.setattr(command, "sys", SimpleNamespace(platform="win32"))
+    words = ["reproduce", "spots", "--out", str(tabled.out)]
+    assert main(words) == 2
+    assert "the commands that --list shows one by one" in capsys.readouterr().err
+    assert main([*words, "--list"]) == 0  # which works there, too
 
 
 def test_the_plot_has_a_box_for_each_row_with_runs(request_):
