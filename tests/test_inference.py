@@ -134,7 +134,7 @@ def test_a_system_answers_the_same_and_is_left_as_it_was():
 def test_a_folded_copy_is_not_saved_where_it_could_not_be_loaded(tmp_path):
     config = ModelConfig(system="cnn", num_classes=3, image_size=(64, 64), features={"name": "thin"})
     model = build_model(config)
-    with pytest.raises(ValueError, match="a copy that for_inference made.* save the model it was made from"):
+    with pytest.raises(ValueError, match=r"a copy that for_inference made.* save the model it was made from"):
         for_inference(model).save_pretrained(tmp_path / "folded")
     assert not (tmp_path / "folded").exists()
     model.save_pretrained(tmp_path / "whole")  # the original can be, also after it
