@@ -1,7 +1,7 @@
 """`saccade reproduce TABLE`: the paper's tables and its speed figure, ours beside theirs."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 NAMES = (*TABLES, speed.NAME)
 # What means nothing where nothing is trained, and its defaults.
-OF_RUNS = {"scale": "small", "seeds": None, "rows": None, "missing": False, "data": None, "weights": None, "jobs": 2}
+OF_RUNS = {"scale": "small", "seeds": None, "rows": None, "again": False, "data": None, "weights": None, "jobs": None}
+JOBS = {"small": 2, "full": 1}
 ROUNDS = 3
 
 
@@ -46,9 +47,9 @@ def _add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--rows", type=str, nargs="+", help="these rows only (default: all)")
     parser.add_argument(
-        "--missing",
+        "--again",
         action="store_true",
-        help="skip runs that have a line in TABLE.csv, made elsewhere or deleted since (default: they are run anew)",
+        help="run anew what has a line in TABLE.csv and no run folder here (default: the line counts as done)",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("results"), help="where results and runs go (default: results)"
@@ -58,8 +59,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--jobs",
         type=PositiveInt,
-        default=OF_RUNS["jobs"],
-        help="runs side by side, sharing the cores (default: 2)",
+        help="runs side by side, sharing the cores (default: 2; at full scale, on a GPU, 1)",
     )
     parser.add_argument(
         "--rounds", type=PositiveInt, help=f"of speed alone: timings of each system (default: {ROUNDS})"
@@ -81,18 +81,16 @@ def reproduce(args: Namespace) -> int:
         raise ValueError(f"{came}: choose one of {', '.join(NAMES)}; `saccade reproduce --list` tells what they are")
     if args.rounds is not None:
         raise ValueError(f"--rounds is for the table {speed.NAME} alone; {args.table} has runs: give --seeds")
+    from saccade.reproduce.collect import made_elsewhere
     from saccade.reproduce.jobs import Request, list_jobs
 
     data, weights = (place and place.resolve() for place in (args.data, args.weights))  # the same from everywhere
     request = Request(TABLES[args.table], args.scale, args.out, data, weights)
     rows = choose(request.table, tuple(args.rows or ()), args.scale)
+    done = set() if args.again else made_elsewhere(request)
     if args.list:
         request = request._replace(weights=weights or Path("WEIGHTS"))
-    jobs = list_jobs(request, rows, seeds=args.seeds)
-    if args.missing:
-        jobs = _without_lines(jobs, request)
-    if args.list:
-        return _list_jobs(jobs, console)
+        return _list_jobs(list_jobs(request, rows, seeds=args.seeds), done, f"in {request.stem}.csv", console)
     for flag, place in (("--data", data), ("--weights", weights)):
         if place and not place.exists():
             raise FileNotFoundError(f"{flag} {place}: no such file or folder; check the path")
@@ -101,14 +99,10 @@ def reproduce(args: Namespace) -> int:
             "runs side by side need locks and process groups that Windows lacks: use its Linux subsystem (WSL), or run "
             "the commands that --list shows one by one"
         )
-    return _reproduce(request, jobs, args.jobs, console)
-
-
-def _without_lines(jobs: Sequence["Job"], request: "Request") -> list["Job"]:
-    from saccade.reproduce.collect import collect
-
-    known = {(result.row.name, result.seed) for result in collect(request)}
-    return [job for job in jobs if (job.row.name, job.seed) not in known]
+    jobs = list_jobs(request, rows, seeds=args.seeds, without=done)
+    if done:
+        _plainly(console)(f"runs that are in {request.stem}.csv are done ({len(done)}); --again makes them anew")
+    return _reproduce(request, jobs, args.jobs or JOBS[args.scale], console)
 
 
 def _reproduce(request: "Request", jobs: Sequence["Job"], at_once: int, console: "Console") -> int:
@@ -172,11 +166,12 @@ def _list_tables(console: "Console") -> int:
     return 0
 
 
-def _list_jobs(jobs: Sequence["Job"], console: "Console") -> int:
+def _list_jobs(jobs: Sequence["Job"], done: Collection[tuple[str, int]], told: str, console: "Console") -> int:
     from saccade.reproduce.jobs import shell_lines, state
 
     for job in jobs:
-        lines = [f"{job.name} ({state(job)}; paper: {job.row.paper})", *shell_lines(job)]
+        now = told if (job.row.name, job.seed) in done else state(job)
+        lines = [f"{job.name} ({now}; paper: {job.row.paper})", *shell_lines(job)]
         console.print("\n    ".join(lines), soft_wrap=True, highlight=False, markup=False)
     return 0
 

@@ -52,6 +52,11 @@ def collect(request: Request) -> list[Result]:
     return [result._replace(numbers=result.numbers | _learning(result, results)) for result in results]
 
 
+def made_elsewhere(request: Request) -> set[tuple[str, int]]:
+    """Names of rows and seeds whose line is in the table's CSV and whose folder is not here."""
+    return {(result.row.name, result.seed) for result in collect(request) if result.run is None}
+
+
 def job_of(request: Request, row: Row, seed: int) -> Job:
     """The run of `row` with `seed`, to read about it."""
     # Weights do not matter here, and need not be given.

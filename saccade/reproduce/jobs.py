@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -86,12 +86,17 @@ def run_name(plan: Plan) -> str:
     return "-".join([recipe, *(f"{key.rpartition('.')[2]}={value}" for key, value in pairs)])
 
 
-def list_jobs(request: Request, rows: Sequence[Row], *, seeds: int | None = None) -> list[Job]:
+def list_jobs(
+    request: Request, rows: Sequence[Row], *, seeds: int | None = None, without: Collection[tuple[str, int]] = ()
+) -> list[Job]:
     """Every run of `rows`: seeds 0, 1, …, as many as each row asks for, or `seeds` of each.
 
     The first seed of all rows comes first, so that a table is whole before it is exact.
+
+    without: names of rows and seeds to leave out.
     """
     wanted = [(seed, row) for row in rows for seed in range(seeds or row.runs(request.scale))]
+    wanted = [(seed, row) for seed, row in wanted if (row.name, seed) not in without]
     return [make_job(request, row, seed) for seed, row in sorted(wanted, key=lambda pair: pair[0])]
 
 

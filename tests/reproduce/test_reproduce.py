@@ -129,17 +129,38 @@ def test_pictures_are_written_whole_and_tell_their_seed_unless_it_is_the_first(r
     assert sorted(path.name for path in request.out.iterdir()) == sorted([*files, "runs"])
 
 
-def test_runs_with_a_line_in_the_table_can_be_left_out(tabled, capsys):
+def test_a_line_in_the_table_counts_as_done_unless_asked_for_again(tabled, monkeypatch, capsys):
     one = tabled.table.rows[0]
     folder = pretend(tabled, one, 1, 0.9).folder
     write_results(tabled, collect(tabled))
     shutil.rmtree(folder)
-    words = ["reproduce", "spots", "--out", str(tabled.out), "--list"]
+    words = ["reproduce", "spots", "--out", str(tabled.out)]
+    assert main([*words, "--list"]) == 0
+    assert capsys.readouterr().out.count("one, seed 1 (in spots.csv; paper") == 1
+    assert main([*words, "--list", "--again"]) == 0
+    assert capsys.readouterr().out.count("one, seed 1 (missing; paper") == 1
+
+    ran = []
+    monkeypatch.setattr(command, "_reproduce", lambda request, jobs, *_: ran.append([job.name for job in jobs]) or 0)
+    assert main(words) == main([*words, "--again"]) == 0
+    assert ran == [
+        ["one, seed 0", "two, seed 0", "one, seed 2"],
+        ["one, seed 0", "two, seed 0", "one, seed 1", "one, seed 2"],
+    ]
+    assert capsys.readouterr().out == "runs that are in spots.csv are done (1); --again makes them anew\n"
+
+
+def test_a_table_that_is_done_needs_no_weights(tabled, monkeypatch):
+    rows = tuple(row._replace(small=row.small._replace(pretrained=True), seeds=1) for row in tabled.table.rows[:2])
+    request = tabled._replace(table=tabled.table._replace(rows=rows, shown=()), weights=Path("w.safetensors"))
+    monkeypatch.setitem(command.TABLES, "spots", request.table)
+    folders = [pretend(request, row, 0, 0.9).folder for row in rows]
+    write_results(request, collect(request))
+    for folder in folders:
+        shutil.rmtree(folder)
+    words = ["reproduce", "spots", "--out", str(request.out)]
     assert main(words) == 0
-    assert capsys.readouterr().out.count("one, seed 1 (missing") == 1
-    assert main([*words, "--missing"]) == 0
-    left = [line.split(" (")[0] for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
-    assert left == ["one, seed 0", "two, seed 0", "one, seed 2"]
+    assert main([*words, "--again"]) == 2  # to train they do
 
 
 def test_learning_is_drawn_run_by_run_for_each_data_set(request_):
@@ -165,7 +186,8 @@ def test_learning_is_drawn_run_by_run_for_each_data_set(request_):
         (["reproduce", "mnist", "--data", "nowhere"], "nowhere: no such file or folder"),
     ],
 )
-def test_wrong_words_are_one_line(words, message, capsys):
+def test_wrong_words_are_one_line(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     assert main(words) == 2
     error = capsys.readouterr().err
     assert message in error
