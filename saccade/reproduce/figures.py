@@ -15,7 +15,7 @@ from saccade.files import whole_file
 from saccade.report.examples import Examiner, open_examiner, typical_successes
 from saccade.report.look import extent, glance_look
 from saccade.report.overlay import Caption, overlay
-from saccade.report.plots import SEVERAL, VALIDATION, style
+from saccade.report.plots import MUTED, SEVERAL, VALIDATION, style
 from saccade.report.run import Answer, Run, read_panel
 from saccade.reproduce.collect import LEARNING, Result
 from saccade.reproduce.jobs import Request
@@ -28,26 +28,32 @@ from saccade.training.run import make_task
 DPI = 110
 
 
-def box_plot(table: Table, results: Sequence[Result]) -> Figure:
-    """A box for every row that has runs: quartiles, median, whiskers, and each run as a dot."""
-    measure = table.measures[0]
+def box_plot(request: Request, results: Sequence[Result]) -> Figure:
+    """A line for every row that has runs: each run as a dot, a box with whiskers over several, the paper's number."""
+    table, measure = request.table, request.table.measures[0]
     rows = [(row, values) for row in table.rows if (values := values_of(results, row, measure))]
+    places = range(len(rows), 0, -1)
+    several = [(place, values) for place, (_, values) in zip(places, rows, strict=True) if len(values) > 1]
+    theirs = [(row.paper_number, place) for place, (row, _) in zip(places, rows, strict=True) if row.paper_number]
     with style():
-        figure = Figure(figsize=(8.0, 0.8 + 0.36 * len(rows)), layout="constrained", facecolor="white")
+        figure = Figure(figsize=(8.0, 0.9 + 0.36 * len(rows)), layout="constrained", facecolor="white")
         axes = figure.add_subplot()
-        places = range(len(rows), 0, -1)
-        axes.boxplot(
-            [values for _, values in rows],
-            positions=list(places),
-            orientation="horizontal",
-            widths=0.55,
-            showfliers=False,
-            medianprops={"color": SEVERAL[1]},
-        )
+        if several:
+            axes.boxplot(
+                [values for _, values in several],
+                positions=[place for place, _ in several],
+                orientation="horizontal",
+                widths=0.55,
+                showfliers=False,
+                medianprops={"color": SEVERAL[1]},
+            )
         for place, (_, values) in zip(places, rows, strict=True):
             axes.plot(values, [place] * len(values), "o", ms=4, alpha=0.7, color=VALIDATION, clip_on=False)
+        if theirs and not table.ours:
+            axes.plot(*zip(*theirs, strict=True), "D", ms=6, mfc="none", color=MUTED, label="paper, at full size")
+            axes.legend(loc="best")
         axes.set_yticks(list(places), [row.label for row, _ in rows])
-        axes.set(title=table.title, xlabel=measure.title)
+        axes.set(title=request.title, xlabel=measure.title)
     return figure
 
 
@@ -65,7 +71,8 @@ def learning_plot(table: Table, results: Sequence[Result]) -> Figure:
                     label = None if number else row.label.removeprefix(f"{group}, ")
                     axes.plot(steps, percent, color=colour, alpha=0.8, label=label)
             axes.set(title=group, xlabel="step", ylabel="validation accuracy [%]", ylim=(0, 100))
-            axes.legend()
+        lines = {line.get_label(): line for axes in figure.axes for line in axes.get_legend_handles_labels()[0]}
+        figure.legend(handles=list(lines.values()), loc="outside lower center", ncols=len(SEVERAL))
     return figure
 
 
@@ -78,7 +85,7 @@ def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], N
             figure.savefig(part, dpi=DPI, format=path.suffix[1:])
         say(f"wrote {path}{f' (of seed {seed})' if seed else ''}")
 
-    write(".png", box_plot(request.table, results))
+    write(".png", box_plot(request, results))
     if any(measure.name in LEARNING for measure in request.table.measures):
         write("-learning.png", learning_plot(request.table, results))
     for name in request.table.shown:

@@ -44,6 +44,12 @@ class Request(NamedTuple):
         return self.table.name if self.scale == "small" else f"{self.table.name}-{self.scale}"
 
     @property
+    def title(self) -> str:
+        """The table's, and whether data and networks are the paper's."""
+        title = self.table.title
+        return title if self.table.ours or self.scale == "full" else f"{title}, small scale"
+
+    @property
     def runs(self) -> Path:
         """The folder of the runs of all tables."""
         return self.out / "runs"

@@ -94,7 +94,7 @@ def markdown(request: Request, results: Sequence[Result]) -> str:
         took = f"{statistics.fmean(minutes):.1f}" if minutes else "–"
         lines.append((row.label, *[row.paper] * len(theirs), *ours, str(len(mine)), took))
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"# {table.title}\n\n{body}\n\n{_caption(request, results)}\n"
+    return f"# {request.title}\n\n{body}\n\n{_caption(request, results)}\n"
 
 
 def _caption(request: Request, results: Sequence[Result]) -> str:

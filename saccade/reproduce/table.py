@@ -1,5 +1,6 @@
 """What a table is made of. Nothing here imports torch: the command line lists tables without it."""
 
+import re
 from typing import Literal, NamedTuple
 
 Scale = Literal["small", "full"]
@@ -40,6 +41,16 @@ class Row(NamedTuple):
     def plan(self, scale: Scale) -> Plan | None:
         """How it is run at a scale; None if it is not."""
         return {"small": self.small, "full": self.full}[scale]
+
+    @property
+    def paper_number(self) -> float | None:
+        """The number that the paper's text begins with, if it begins with one.
+
+        >>> Row("ats", "ATS", "88.6 ± 1.1 (its authors 91.1 ± 0.2)").paper_number
+        88.6
+        """
+        first = re.match(r"\d+(\.\d+)?\b", self.paper)
+        return float(first[0]) if first else None
 
     def runs(self, scale: Scale) -> int:
         """How often it is run at a scale."""

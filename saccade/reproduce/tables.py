@@ -177,7 +177,7 @@ BILLIARD = Table(
         Row("diverse", "Top-K, non-overlapping patches, transformer", small=Plan("billiard_small/diverse"), seeds=3),
         _billiard("ats", "ATS", "20.7 ± 0.00", "ats", seeds=3, full_seeds=4),
         _billiard("ats_position", "ATS + concat. position", "42.44 ± 10.85", "ats", POSITIONS, seeds=3, full_seeds=4),
-        _billiard("cnn", "CNN (ResNet18)", "81.6 ± 0.35", "cnn", seeds=3, full_seeds=5),
+        _billiard("cnn", "CNN", "81.6 ± 0.35 (ResNet-18)", "cnn", seeds=3, full_seeds=5),
         _billiard("cnn_position", "CNN + concat. position", "83.8 ± 0.30", "cnn", POSITIONS, seeds=3, full_seeds=5),
         _billiard(
             "cnn_small",
@@ -240,7 +240,7 @@ CUB = Table(
     "table of CUB-200",
     MEAN,
     (
-        _parts("cnn", "CNN (ResNet50)", "84.5 (NTS-Net's authors)", "cnn", seeds=3),
+        _parts("cnn", "CNN", "84.5 (ResNet-50; NTS-Net's authors)", "cnn", seeds=3),
         _parts("nts_net_2", "NTS-Net, k = 2", "87.3 (its authors)", "nts_net", _k(2)),
         _parts("nts_net_4", "NTS-Net, k = 4", "87.5 (its authors)", "nts_net"),
         _parts("concat_2", "NTS-Top-K, k = 2, concat", "84.7 ± 0.8", "nts_topk", _k(2), small=TWO_PARTS, seeds=3),

@@ -102,16 +102,20 @@ def test_windows_is_told_what_to_do_instead(tabled, monkeypatch, capsys):
     assert main([*words, "--list"]) == 0  # which works there, too
 
 
-def test_the_plot_has_a_box_for_each_row_with_runs(request_):
+def test_the_plot_has_a_box_for_several_runs_a_dot_for_each_and_the_papers_number(request_):
     one, two, _ = request_.table.rows
     for seed, accuracy in enumerate((0.90, 0.92, 0.97)):
         pretend(request_, one, seed, accuracy)
-    axes = box_plot(request_.table, collect(request_)).axes[0]
-    assert [text.get_text() for text in axes.get_yticklabels()] == ["One patch"]
-    dots = [line for line in axes.lines if line.get_marker() == "o"]
-    assert sorted(dots[0].get_xdata()) == pytest.approx([90, 92, 97])
     pretend(request_, two, 0, 0.5)
-    assert len(box_plot(request_.table, collect(request_)).axes[0].get_yticklabels()) == 2
+    axes = box_plot(request_, collect(request_)).axes[0]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["One patch", "Two patches"]
+    dots = [line for line in axes.lines if line.get_marker() == "o"]
+    assert [sorted(line.get_xdata()) for line in dots] == [pytest.approx([90, 92, 97]), pytest.approx([50])]
+    medians = [line for line in axes.lines if line.get_color() == figures.SEVERAL[1]]
+    assert [list(line.get_xdata()) for line in medians] == [pytest.approx([92, 92])]  # one run has no box
+    theirs = [line for line in axes.lines if line.get_marker() == "D"]
+    assert [list(line.get_xydata().ravel()) for line in theirs] == [[90, 2, 91, 1]]
+    assert axes.get_title(loc="left") == "Spots, small scale"
 
 
 def test_pictures_are_written_whole_and_tell_their_seed_unless_it_is_the_first(request_, monkeypatch):
@@ -169,11 +173,12 @@ def test_learning_is_drawn_run_by_run_for_each_data_set(request_):
     pretend(request, rows[0], 0, 0.5, curve=(0.1, 0.4))
     pretend(request, rows[0], 1, 0.6, curve=(0.2, 0.5))
     pretend(request, rows[1], 0, 0.7, curve=(0.3,))
-    left, right = learning_plot(request.table, collect(request)).axes
+    figure = learning_plot(request.table, collect(request))
+    left, right = figure.axes
     assert [axes.get_title(loc="left") for axes in (left, right)] == ["a", "b"]
     drawn = [list(zip(*line.get_data(), strict=True)) for line in left.lines]
     assert drawn == [[(100, 10.0), (200, 40.0)], [(100, 20.0), (200, 50.0)]]
-    assert [text.get_text() for text in right.get_legend().get_texts()] == ["Two patches"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["One patch", "Two patches"]
 
 
 @pytest.mark.parametrize(
