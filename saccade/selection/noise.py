@@ -16,12 +16,11 @@ class Noise(NamedTuple):
     """A distribution for perturbations.
 
     sample:       fills a tensor with draws, in place, and returns it.
-    density:      p(z).
+    density:      p(z), which is highest at 0.
     score:        ν′(z) = −d log p / dz.
     median:       P(Z > median) = ½.
     single_reach: P(Z > single_reach) ≈ 1e-9.
     pair_reach:   P(Z − Z′ > pair_reach) ≈ 1e-9: how far below another a candidate can stand and still overtake it.
-    density_reach: p(density_reach) ≈ 1e-3 · max p: beyond it a candidate's share in the gradient is negligible.
     """
 
     sample: Callable[[Tensor, torch.Generator], Tensor]
@@ -30,7 +29,6 @@ class Noise(NamedTuple):
     median: float
     single_reach: float
     pair_reach: float
-    density_reach: float
 
 
 def draw_seed(generator: torch.Generator | None) -> int:
@@ -57,7 +55,6 @@ NOISES: dict[str, Noise] = {
         median=0.0,
         single_reach=6.0,
         pair_reach=6 * 2**0.5,
-        density_reach=3.72,
     ),
     # Z − Z′ is logistic, whose tail is e^(−x): −log(1e-9) = 20.8. p(z) = e^(−z − e^(−z)), at most 1/e.
     "gumbel": Noise(
@@ -67,6 +64,5 @@ NOISES: dict[str, Noise] = {
         median=0.3665,
         single_reach=20.8,
         pair_reach=20.8,
-        density_reach=7.91,
     ),
 }

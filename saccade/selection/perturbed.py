@@ -7,7 +7,7 @@ slots in index order. The expectation is a mean over `num_samples` draws; `gradi
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from saccade.selection.check import check_draws, check_k, check_name, check_scores
@@ -19,9 +19,13 @@ from saccade.selection.normalise import normalise_scores, scale_gradient
 from saccade.selection.selection import Selection, zero_gradient
 from saccade.selection.support import uncompiled
 
-# Weights (B·K·S) of one call: 128 MB of float32. It only binds where hundreds of thousands of candidates are all alike;
-# then the lowest of those that no draw lifted get no gradient.
+# Weights (B·K·S) of one call: 128 MB of float32. It only binds where a hundred thousand candidates or more are all
+# alike; then the lowest of those that no draw lifted get no gradient.
 MAX_WEIGHTS = 2**25
+
+# The share of the conditional gradient that candidates left out may have, of its scale or its sum over candidates.
+LEFT_OUT = 1e-3
+LEVELS = 8  # thresholds of an image that stand for those of all its draws
 
 GradientName = Literal["conditional", "score", "diagonal"]
 NoiseName = Literal["normal", "gumbel"]
@@ -46,9 +50,9 @@ def perturbed_topk(
     generator: where the randomness comes from; the same state gives the same answer (on CUDA up to the order in which
                sums of the gradient are taken).
 
-    The conditional gradient leaves out what lies below a thousandth of the density's peak: a relative bias of 0.1% at
-    N = 2028. Half-precision scores are perturbed in float32. Scores are used as they are: see `normalise_scores`.
-    Differentiable once.
+    The conditional gradient leaves out the lowest candidates, as many as have a share of about `LEFT_OUT` together.
+    Half-precision scores are perturbed in float32. Scores are used as they are: see `normalise_scores`. Differentiable
+    once.
 
     >>> scores = torch.tensor([[0.0, 1.0, 0.5]], requires_grad=True)
     >>> selection = perturbed_topk(scores, 2, sigma=0.05)
@@ -74,25 +78,31 @@ def _perturb(
     kept = near_the_top(scores, k, sigma=sigma, noise=noise)  # B U
     kept_scores = scores.gather(1, kept)
     draws = draw_topk(kept_scores, k, sigma=sigma, num_samples=num_samples, noise=noise, seed=seed)
-    swap_reach = noise.density_reach * sigma if gradient == "conditional" else None
-    support, rank = _support(draws, kept_scores, swap_reach)  # B S, positions among the kept; B U
+    drawn = torch.zeros_like(kept_scores, dtype=torch.bool).scatter(1, draws.best.flatten(1), True)
+    count = drawn.sum(dim=1)
+    if gradient == "conditional":
+        count = count + _count_in_reach(draws, kept_scores.masked_fill(drawn, -torch.inf), sigma, noise)
+    most = max(int(drawn.sum(dim=1).max()), MAX_WEIGHTS // (len(scores) * k))
+    support, rank = find_support(drawn, kept_scores, min(int(count.max()), most))  # B S, among the kept; B U
     best = rank[:, None].expand(-1, num_samples, -1).gather(2, draws.best)
     return Perturbation(kept, kept_scores, support, draws._replace(best=best), sigma, noise, seed)
 
 
-def _support(draws: Draws, kept_scores: Tensor, swap_reach: float | None) -> tuple[Tensor, Tensor]:
-    """Kept candidates that some draw ranked among its K+1 best, and the place of every kept one among them.
+def _count_in_reach(draws: Draws, undrawn: Float[Tensor, "B U"], sigma: float, noise: Noise) -> Int[Tensor, " B"]:
+    """How many of the `undrawn` scores the conditional gradient must know, the best ones first.
 
-    With `swap_reach`, also those that no draw happened to lift but that stand so close below the typical threshold
-    that the conditional gradient must know what they would have brought. They carry zero weight.
+    No draw happened to lift them, but each could have crossed the threshold. One of them seldom matters; a crowd does,
+    however low it stands. So the lowest are left out as long as their densities of crossing add up to next to nothing.
+    They are in the support with zero weight.
     """
-    batch, _, slots = draws.best[..., :-1].shape
-    drawn = torch.zeros_like(kept_scores, dtype=torch.bool).scatter(1, draws.best.flatten(1), True)
-    wanted = drawn
-    if swap_reach is not None:
-        wanted = drawn | (kept_scores >= draws.kth_value.mean(dim=1, keepdim=True) - swap_reach)
-    count = max(int(drawn.sum(dim=1).max()), min(int(wanted.sum(dim=1).max()), MAX_WEIGHTS // (batch * slots)))
-    return find_support(drawn, kept_scores, count)
+    num_samples = draws.kth_value.shape[1]
+    places = (torch.arange(LEVELS, device=undrawn.device) + 0.5) * num_samples / LEVELS
+    crossing = torch.zeros_like(undrawn)
+    for level in draws.kth_value.sort(dim=1).values[:, places.long()].unbind(1):
+        crossing += noise.density(((level[:, None] - undrawn) / sigma).clamp(min=0.0))  # falls from its peak at 0
+    crossing /= LEVELS * noise.density(undrawn.new_zeros(()))
+    lowest_first = crossing.sort(dim=1).values.cumsum(dim=1)  # B U
+    return (lowest_first > LEFT_OUT * (1 + lowest_first[:, -1:])).sum(dim=1)
 
 
 def _check_options(sigma: float, num_samples: int, gradient: str, noise: str) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from oracles import SCORES, SIGMA, expected_indicators, seeded
+from oracles import NOISE, SCORES, SIGMA, expected_indicators, seeded
 from torch.testing import assert_close
 
 from saccade import perturbed_topk
@@ -104,6 +104,37 @@ def test_candidates_no_draw_lifted_still_get_their_conditional_gradient():
     scores = SCORES.clone().requires_grad_()
     (expected,) = torch.autograd.grad((expected_indicators(scores, 2, sigma=SIGMA) * grad).sum(), scores)
     assert within_monte_carlo(gradients(SCORES, grad, repeats=20_000, sigma=SIGMA, num_samples=2), expected)
+
+
+@pytest.mark.parametrize(
+    ("law", "above", "below", "gap"),
+    [("normal", 1, 2027, 4.0), ("normal", 10_000, 10_000, 0.0), ("gumbel", 1014, 1014, 0.0)],
+)
+def test_a_crowd_gets_its_conditional_gradient_however_low_it_stands(law, above, below, gap):
+    """Each of a crowd crosses the threshold too seldom to be drawn; together they have half of the gradient.
+
+    `above` candidates stand gap · σ above `below` others, and f is the probability that one of them is the best. In
+    common their scores get f′ = ∫ p_A(z − gap) p_B(z) dz / σ, with p_A and p_B the densities of the maxima; the crowd
+    −f′.
+    """
+    log_density, cdf = NOISE[law]
+    z = torch.linspace(-8, 60, 200_001, dtype=torch.float64)
+    best = [n * log_density(x).exp() * cdf(x) ** (n - 1) for n, x in ((above, z - gap), (below, z))]
+    expected = torch.trapezoid(best[0] * best[1], z) / SIGMA
+    scores = torch.zeros(above + below)
+    scores[:above] = gap * SIGMA
+    grad = (torch.arange(above + below) < above).float()[None]
+    found = gradients(scores, grad, repeats=24, sigma=SIGMA, num_samples=200, noise=law)
+    assert within_monte_carlo(found[:, above:].sum(dim=1, keepdim=True), -expected)
+    assert within_monte_carlo(found[:, :above].sum(dim=1, keepdim=True), expected)
+
+
+def test_what_stands_too_low_to_matter_is_not_read():
+    """A crowd so far below that its whole gradient is next to nothing stays out of the support."""
+    scores = torch.zeros(1, 2028)
+    scores[:, :2] = torch.tensor([7.5, 7.4]) * SIGMA
+    found = perturbed_topk(scores, 1, sigma=SIGMA, generator=seeded(0))
+    assert found.index.tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize("gradient", ["conditional", "score"])
