@@ -41,8 +41,6 @@ class ThinResNet(nn.Module):
 
     stem_stride:  above 1 for whole images, where full resolution would cost too much; the stem's kernel is
                   2 · stem_stride + 1 wide.
-    centred:      pixels from [0, 1] to [−1, 1] first, which learns faster: around zero, what a filter sees is contrast
-                  and not the mean light.
     l2_normalise: scale features to unit length, as ATS does before it averages them.
     """
 
@@ -53,7 +51,6 @@ class ThinResNet(nn.Module):
         widths: Sequence[int] = (12, 24, 48, 96),
         stem_stride: int = 1,
         pool: Literal["mean", "max"] = "max",
-        centred: bool = False,
         l2_normalise: bool = False,
     ):
         super().__init__()
@@ -70,14 +67,11 @@ class ThinResNet(nn.Module):
         self.blocks = nn.Sequential(*(_Block(before, after) for before, after in pairwise(widths)))
         self.norm = nn.BatchNorm2d(widths[-1])
         self.pool = pool
-        self.centred = centred
         self.l2_normalise = l2_normalise
         self.width = widths[-1]
 
     def forward(self, patches: Float[Tensor, "n C P Q"]) -> Float[Tensor, "n D"]:
         """Features of each patch."""
-        if self.centred:
-            patches = 2 * patches - 1
         chart = F.relu(self.norm(self.blocks(self.stem(patches))))
         features = chart.amax(dim=(2, 3)) if self.pool == "max" else chart.mean(dim=(2, 3))
         return F.normalize(features, dim=1) if self.l2_normalise else features

@@ -32,14 +32,6 @@ def test_a_stem_with_a_stride_takes_every_second_place_of_one_without():
     assert_close(net.stem(image), everywhere[..., ::2, ::2])
 
 
-def test_a_centred_network_sees_pixels_around_zero():
-    torch.manual_seed(0)
-    plain, centred = ThinResNet().eval(), ThinResNet(centred=True).eval()
-    centred.load_state_dict(plain.state_dict())
-    patches = torch.rand(2, 3, 32, 32)
-    assert_close(centred((patches + 1) / 2), plain(patches))
-
-
 def test_a_stem_without_a_stride_is_refused():
     with pytest.raises(ValueError, match="stem_stride is 0, expected 1 or more"):
         ThinResNet(stem_stride=0)
