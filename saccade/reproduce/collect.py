@@ -4,6 +4,7 @@ A line counts as long as its settings are still those of the row: it has their f
 """
 
 import csv
+import glob
 import hashlib
 import json
 import math
@@ -73,7 +74,7 @@ def _runs(request: Request, row: Row) -> Iterator[Result]:
     plan = row.plan(request.scale)
     assert plan is not None
     begin = f"{run_name(plan)}-seed"
-    seeds = [path.name.removeprefix(begin) for path in request.runs.glob(f"{begin}*") if path.is_dir()]
+    seeds = [path.name.removeprefix(begin) for path in request.runs.glob(f"{glob.escape(begin)}*") if path.is_dir()]
     for seed in (int(name) for name in seeds if name.isdecimal()):
         job = job_of(request, row, seed)
         if state(job) == "finished":

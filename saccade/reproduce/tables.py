@@ -182,8 +182,7 @@ BILLIARD = Table(
             "cnn_position",
             "CNN + concat. position",
             "83.8 ± 0.30",
-            # A block fewer: see the table's note.
-            Plan("billiard_small/cnn", (POSITIONS, "--model.features.widths=[16,16,32,64,128]")),
+            Plan("billiard_small/cnn_position"),
             Plan("billiard/cnn", (POSITIONS,)),
             seeds=3,
             full_seeds=5,
