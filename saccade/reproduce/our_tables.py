@@ -78,10 +78,10 @@ MNIST = Table(
     ),
     measures=(ACCURACY, HIT_RATE),
     shown=("perturbed_majority",),
-    small="A canvas of 750² px where nothing else is said; the published numbers are for 1500². ATS has the guided start and the "
-    "mixture loss of top-K; its last model is tested, trained on the validation images too. IPS has 93.7 on the "
-    "largest digit (its authors); it is not run here for that, since it does not start in half an hour on the majority "
-    "digit either.",
+    small="A canvas of 750² px where nothing else is said; the published numbers are for 1500². ATS has the guided "
+    "start and the mixture loss of top-K; its last model is tested, trained on the validation images too. IPS has 93.7 "
+    "on the largest digit (its authors); it is not run here for that, since it does not start in half an hour on the "
+    "majority digit either.",
 )
 
 
