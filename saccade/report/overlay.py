@@ -158,7 +158,7 @@ def _badge(axes: Axes, spot: tuple[float, float], text: str, *, ha: str, va: str
 def _write_caption(figure: Figure, caption: Caption, *, truth: bool) -> None:
     width, height = figure.get_size_inches()
     y, side = 1 - CAPTION_IN / 2 / height, 0.08 / width
-    key = "dashed: where it is" if truth else ""
+    key = "dashed: as annotated" if truth else ""
     figure.text(1 - side, y, key, va="center", ha="right", fontsize=9, color=NEUTRAL, parse_math=False)
     # About 0.0095 inches to a letter and point: long names of classes get small letters.
     fontsize = min(13.0, (width - 0.3 - 0.075 * len(key)) / (0.0095 * len(caption.text)))
