@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from saccade.config import ModelConfig
 from saccade.files import whole_file
 from saccade.images import Sources, add_positions
+from saccade.modes import weights_follow
 
 System = TypeVar("System", bound="Pretrained")
 
@@ -85,7 +86,8 @@ class Pretrained(nn.Module):
             )
         # The weights are all in the folder: neither a hub nor the file they once started from is asked again.
         stages = {name: _without_origin(getattr(config, name)) for name in ("features", "scorer")}
-        model = cls(replace(config, **stages))  # pyright: ignore[reportCallIssue]
+        with weights_follow():
+            model = cls(replace(config, **stages))  # pyright: ignore[reportCallIssue]
         try:
             load_model(model, str(Path(folder) / "model.safetensors"))
         except RuntimeError as error:
