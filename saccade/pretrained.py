@@ -21,10 +21,12 @@ class Pretrained(nn.Module):
     """What every system can do: see positions if its config says so, be written to a folder and come back.
 
     folded: it is a copy that `for_inference` made, whose layers are no longer those that `config` describes.
+    takes_sources: it reads images by their view and equally sized regions alone, so they need not be tensors.
     """
 
     config: ModelConfig
     folded: bool = False
+    takes_sources: bool = True
 
     @overload
     def with_positions(self, image: Tensor, size: Tensor | None = None) -> Tensor: ...
@@ -46,8 +48,13 @@ class Pretrained(nn.Module):
         return add_positions(image, size)
 
     def check_images(self, image: Tensor | Sources) -> None:
-        """Refuse what is no batch of images in floating point."""
+        """Refuse what is no batch of images in floating point, and `Sources` where all pixels are needed."""
         channels = self.config.channels
+        if isinstance(image, Sources) and not self.takes_sources:
+            raise ValueError(
+                f"the system {self.config.system} needs the pixels of whole images and got Sources: pass a tensor B "
+                f"{channels} H W, or use the system patch_selection"
+            )
         if image.ndim != 4 or image.shape[1] != channels or not image.is_floating_point():
             raise ValueError(
                 f"images have shape {tuple(image.shape)} and dtype {image.dtype}, expected (batch, {channels}, height, "

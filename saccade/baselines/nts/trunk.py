@@ -80,6 +80,8 @@ class NTSOutput(NamedTuple):
 class Trunk(Pretrained):
     """Both systems but for their losses; `selections` are the selectors that can be chosen by name."""
 
+    takes_sources = False  # anchors of many sizes are read from the standardised image
+
     def __init__(self, config: ModelConfig, selections: Mapping[str, Any]):
         super().__init__()
         self.config = config
