@@ -169,3 +169,14 @@ def test_systems_that_need_whole_images_refuse_sources(slides, name):
     assert model(image).logits.shape == (2, 3)
     with pytest.raises(ValueError, match=f"the system {name} needs the pixels of whole images and got Sources: pass a"):
         inspect.unwrap(type(model).forward)(model, sources)
+
+
+def test_sources_have_the_channels_of_their_pixels():
+    grey, rgb = torch.rand(1, HEIGHT, WIDTH), torch.rand(3, HEIGHT, WIDTH)
+    sources = Sources([open_image(grey)])
+    model = make_model(channels=1).eval()
+    assert_close(model(sources).logits, model(grey[None]).logits, atol=1e-5, rtol=1e-4)
+    with pytest.raises(ValueError, match=r"shape \(1, 1, 150, 210\) .* expected \(batch, 3, height, width\)"):
+        inspect.unwrap(PatchSelectionModel.forward)(make_model().eval(), sources)
+    with pytest.raises(ValueError, match="channels of the images in a batch are 1, 3: expected one number"):
+        Sources([open_image(grey), open_image(rgb)])
