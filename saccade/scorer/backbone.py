@@ -111,7 +111,12 @@ def _network_of(features: Mapping[str, Any]) -> dict[str, Any]:
 def _cut_off(net: nn.Module, model: str, stride: int) -> int:
     """Drop what comes after the last stage of `stride`; its number among the stages."""
     strides = [info["reduction"] for info in getattr(net, "feature_info", [])]
-    if stride not in strides or not hasattr(net, "prune_intermediate_layers"):
+    if strides and not hasattr(net, "prune_intermediate_layers"):
+        raise ValueError(
+            f"{model} cannot score: timm cannot cut it off after a stage (it has no prune_intermediate_layers); choose "
+            "another model, for instance resnet18 or tf_efficientnet_lite0"
+        )
+    if stride not in strides:
         has = f"its stages have {', '.join(map(str, sorted(set(strides))))}" if strides else "it has no stages"
         raise ValueError(f"{model} cannot score cells of {stride} view pixels: {has}; choose another stride or model")
     level = max(number for number, other in enumerate(strides) if other == stride)

@@ -141,6 +141,11 @@ def test_a_stride_that_no_stage_has_is_refused():
         BackboneScorer(model="resnet18", stride=7)
 
 
+def test_a_network_that_cannot_be_cut_off_is_refused_for_that():
+    with pytest.raises(ValueError, match=r"densenet121 cannot score: .* no prune_intermediate_layers"):
+        BackboneScorer(model="densenet121", stride=8)
+
+
 def test_the_feature_network_is_the_default_and_must_be_one_of_timms():
     config = {"num_classes": 2, "image_size": (96, 96), "view": {"scale": 0.5}, "selection": {"name": "hard", "k": 2}}
     model = PatchSelectionModel(
