@@ -58,7 +58,8 @@ class Pretrained(nn.Module):
         if image.ndim != 4 or image.shape[1] != channels or not image.is_floating_point():
             raise ValueError(
                 f"images have shape {tuple(image.shape)} and dtype {image.dtype}, expected (batch, {channels}, height, "
-                "width) in floating point: add a batch dimension with image[None], make floats of bytes with unit_range"
+                "width) in floating point: add a batch dimension with image[None], make floats of bytes with "
+                "saccade.datasets.unit_range"
             )
 
     def loss(
