@@ -97,15 +97,16 @@ class PatchSelectionModel(Pretrained):
 
         image:  pixels, or `Sources` of images too large for memory, of which only the view and the patches are read.
         size:   height and width of each image where the rest of its H×W is padding, which is then never chosen.
-        select: scores → Selection instead of the model's own, for this call.
+        select: scores → Selection instead of the model's own, for this call. What lies in padding scores 100 less
+                than the rest.
         """
         self.check_images(image)
         image = self.with_positions(image, size)
-        grid = self.grid(image.shape[-2:], image.device)
+        grid = self.grid(image.shape[-2:], image.device, size)
         raw_scores, evidence = self.scorer(self.view(image))  # B N, B N E
         scores = self.selection.normalise(raw_scores)  # B N
-        if size is not None:
-            raw_scores, scores = ignore_outside(raw_scores, grid.centred_in(size), self.selection.normalise)
+        if grid.inside is not None:
+            raw_scores, scores = ignore_outside(raw_scores, grid.inside, self.selection.normalise)
         selection = select(scores) if select else self.selection(scores, grid)  # index B S, weight B K S
         patches = self.extraction(image, selection, grid)  # B K C P P
         features, glanced = self._read(patches, image, size)  # B K D, B D or B 0
@@ -183,8 +184,14 @@ class PatchSelectionModel(Pretrained):
                 "plain network (system cnn)"
             )
 
-    def grid(self, image_size: Sequence[int], device: torch.device | str = "cpu") -> Grid:
-        """The candidates of an image of `image_size` (height, width)."""
+    def grid(
+        self,
+        image_size: Sequence[int],
+        device: torch.device | str = "cpu",
+        size: Int[Tensor, "B 2"] | None = None,
+    ) -> Grid:
+        """The candidates of an image of `image_size` (height, width), or of a batch padded to it from each `size`."""
         height, width = image_size
-        size = view_size((height, width), self.view.scale)
-        return self.extraction.grid((height, width), size, self.scorer.field, device)
+        seen = view_size((height, width), self.view.scale)
+        grid = self.extraction.grid((height, width), seen, self.scorer.field, device)
+        return grid if size is None else grid.padded(size)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from saccade.config import ModelConfig
 from saccade.files import whole_file
 from saccade.images import Sources, add_positions
+from saccade.modes import weights_follow
 
 System = TypeVar("System", bound="Pretrained")
 
@@ -20,10 +21,12 @@ class Pretrained(nn.Module):
     """What every system can do: see positions if its config says so, be written to a folder and come back.
 
     folded: it is a copy that `for_inference` made, whose layers are no longer those that `config` describes.
+    takes_sources: it reads images by their view and equally sized regions alone, so they need not be tensors.
     """
 
     config: ModelConfig
     folded: bool = False
+    takes_sources: bool = True
 
     @overload
     def with_positions(self, image: Tensor, size: Tensor | None = None) -> Tensor: ...
@@ -45,12 +48,18 @@ class Pretrained(nn.Module):
         return add_positions(image, size)
 
     def check_images(self, image: Tensor | Sources) -> None:
-        """Refuse what is no batch of images in floating point."""
+        """Refuse what is no batch of images in floating point, and `Sources` where all pixels are needed."""
         channels = self.config.channels
+        if isinstance(image, Sources) and not self.takes_sources:
+            raise ValueError(
+                f"the system {self.config.system} needs the pixels of whole images and got Sources: pass a tensor B "
+                f"{channels} H W, or use the system patch_selection"
+            )
         if image.ndim != 4 or image.shape[1] != channels or not image.is_floating_point():
             raise ValueError(
                 f"images have shape {tuple(image.shape)} and dtype {image.dtype}, expected (batch, {channels}, height, "
-                "width) in floating point: add a batch dimension with image[None], make floats of bytes with unit_range"
+                "width) in floating point: add a batch dimension with image[None], make floats of bytes with "
+                "saccade.datasets.unit_range"
             )
 
     def loss(
@@ -85,7 +94,8 @@ class Pretrained(nn.Module):
             )
         # The weights are all in the folder: neither a hub nor the file they once started from is asked again.
         stages = {name: _without_origin(getattr(config, name)) for name in ("features", "scorer")}
-        model = cls(replace(config, **stages))  # pyright: ignore[reportCallIssue]
+        with weights_follow():
+            model = cls(replace(config, **stages))  # pyright: ignore[reportCallIssue]
         try:
             load_model(model, str(Path(folder) / "model.safetensors"))
         except RuntimeError as error:

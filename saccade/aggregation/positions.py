@@ -62,9 +62,11 @@ class Positions(nn.Module):
         if torch.compiler.is_exporting() or cells == self.cells:
             return self.table(cells)[index]
         x, y = (2 * (index % cells[1]) + 1) / cells[1] - 1, (2 * (index // cells[1]) + 1) / cells[0] - 1
-        places = torch.stack([x, y], dim=-1)[None].to(self.weight)  # 1 B S 2
-        sampled = F.grid_sample(self._chart(), places, padding_mode="border", align_corners=False)
-        return rearrange(sampled, "1 d b s -> b s d")
+        # Half precision cannot tell the places of a large grid apart, and on a CPU torch samples it wrongly altogether.
+        chart = self._chart().to(torch.promote_types(self.weight.dtype, torch.float32))
+        places = torch.stack([x, y], dim=-1)[None].to(chart)  # 1 B S 2
+        sampled = F.grid_sample(chart, places, padding_mode="border", align_corners=False)
+        return rearrange(sampled, "1 d b s -> b s d").to(self.weight.dtype)
 
     def table(self, cells: tuple[int, int]) -> Float[Tensor, "N D"]:
         """A position per candidate; on a grid of another shape than in training, interpolated between the cells."""

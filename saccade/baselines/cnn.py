@@ -11,7 +11,7 @@ from torch import Tensor
 
 from saccade.config import ModelConfig, build, build_one
 from saccade.features import build_features
-from saccade.images import View, view_size
+from saccade.images import Sources, View, view_size
 from saccade.prediction import HEADS
 from saccade.pretrained import Pretrained
 
@@ -39,7 +39,7 @@ class CNN(Pretrained):
         self.features = build_features(config, size)
         self.prediction = build("prediction", HEADS, config.prediction, self.features.width, config.num_classes)
 
-    def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> CNNOutput:
+    def forward(self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None) -> CNNOutput:
         """Logits of each image; `size` tells the positions, if there are any, where each picture ends."""
         self.check_images(image)
         return CNNOutput(self.prediction(self.features(self.view(self.with_positions(image, size)))))

@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from saccade.config import ModelConfig, build, build_one, refuse_glance
 from saccade.extraction import Extraction, Grid
 from saccade.features import build_features
+from saccade.images import Sources
 from saccade.modes import evaluating
 from saccade.prediction import HEADS
 from saccade.pretrained import Pretrained
@@ -109,7 +110,7 @@ class IPS(Pretrained):
         )
         self.prediction = build("prediction", HEADS, config.prediction, self.options.dim, config.num_classes)
 
-    def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> IPSOutput:
+    def forward(self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None) -> IPSOutput:
         """Logits of each image; with `size`, patches centred on the padding beyond it play no part."""
         self.check_images(image)
         image, grid = self.with_positions(image, size), self.grid(image.shape[-2:], image.device)
@@ -124,7 +125,7 @@ class IPS(Pretrained):
         return IPSOutput(self.prediction(pooled), raw_scores, scores, selection, grid.boxes(selection.index))
 
     @torch.no_grad()
-    def search(self, image: Float[Tensor, "B C H W"], grid: Grid) -> Float[Tensor, "B N"]:
+    def search(self, image: Float[Tensor, "B C H W"] | Sources, grid: Grid) -> Float[Tensor, "B N"]:
         """The query's logits of all patches, a chunk at a time."""
         candidates = torch.arange(grid.num_candidates, device=image.device).expand(len(image), -1)
         with evaluating(self):
@@ -136,7 +137,9 @@ class IPS(Pretrained):
         torch.clear_autocast_cache()
         return torch.cat(scores, dim=1)
 
-    def encode(self, image: Float[Tensor, "B C H W"], index: Int[Tensor, "B n"], grid: Grid) -> Float[Tensor, "B n D"]:
+    def encode(
+        self, image: Float[Tensor, "B C H W"] | Sources, index: Int[Tensor, "B n"], grid: Grid
+    ) -> Float[Tensor, "B n D"]:
         """Features of the patches `index`."""
         patches = rearrange(grid.read(image, index), "b n c p q -> (b n) c p q")
         features = rearrange(self.features(patches), "(b n) d -> b n d", b=len(image))

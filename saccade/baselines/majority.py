@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from saccade.config import ModelConfig
+from saccade.images import Sources
 from saccade.pretrained import Pretrained
 
 
@@ -33,6 +34,8 @@ class Majority(Pretrained):
         self.config = config
         self.bias = nn.Parameter(torch.zeros(config.num_classes))
 
-    def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> MajorityOutput:
+    def forward(
+        self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None
+    ) -> MajorityOutput:
         """The learned bias, once for each image."""
         return MajorityOutput(self.bias.repeat(len(image), 1))

@@ -126,6 +126,8 @@ class SpatialTransformer(Pretrained):
     [[50, 25, 150, 125], [250, 25, 350, 125], [50, 175, 150, 275], [250, 175, 350, 275]]
     """
 
+    takes_sources = False  # a glimpse may be of any size and lie between pixels
+
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config

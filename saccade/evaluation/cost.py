@@ -21,16 +21,16 @@ STAGES = ("scorer", "features")
 class Blank:
     """An `ImageSource` of `size` (height, width) without anything in it."""
 
-    def __init__(self, size: tuple[int, int]):
-        self.size = size
+    def __init__(self, size: tuple[int, int], channels: int = 3):
+        self.size, self.channels = size, channels
 
-    def view(self, scale: float) -> Float[Tensor, "3 h w"]:
+    def view(self, scale: float) -> Float[Tensor, "C h w"]:
         """Black."""
-        return torch.zeros(3, *view_size(self.size, scale))
+        return torch.zeros(self.channels, *view_size(self.size, scale))
 
-    def regions(self, boxes: Int[Tensor, "R 4"]) -> Float[Tensor, "R 3 P Q"]:
+    def regions(self, boxes: Int[Tensor, "R 4"]) -> Float[Tensor, "R C P Q"]:
         """Black."""
-        return torch.zeros(len(boxes), 3, *region_size(boxes))
+        return torch.zeros(len(boxes), self.channels, *region_size(boxes))
 
 
 @torch.no_grad()
@@ -49,7 +49,7 @@ def multiply_adds(model: nn.Module, image_size: tuple[int, int], channels: int =
     place = next(model.parameters())
     in_parts = isinstance(model, PatchSelectionModel) and not model.config.positions
     # An image that is read in parts may be too large to be a tensor.
-    image: Any = Sources([Blank(image_size)]) if in_parts else torch.zeros(1, channels, *image_size)
+    image: Any = Sources([Blank(image_size, channels)]) if in_parts else torch.zeros(1, channels, *image_size)
     image = image.to(place.device, place.dtype)
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # what a fused transformer layer does is not counted

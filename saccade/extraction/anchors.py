@@ -38,12 +38,14 @@ class Anchors(NamedTuple):
     table:   left, top, right, bottom of each in image pixels; may reach outside the image.
     cells:   rows and columns of each level.
     step_px: height and width of a cell of the finest level in image pixels.
+    inside:  in a batch of images padded to one size, which anchors lie in each picture; None without padding.
     """
 
     table: Int[Tensor, "N 4"]
     patch: tuple[int, int]
     cells: tuple[tuple[int, int], ...]
     step_px: tuple[float, float]
+    inside: Bool[Tensor, "B N"] | None = None
 
     @property
     def num_candidates(self) -> int:
@@ -69,6 +71,10 @@ class Anchors(NamedTuple):
         """Which anchors have their centre inside a picture of `size` (height, width) at the top left."""
         x, y = (self.table[:, :2] + self.table[:, 2:]).unbind(-1)  # twice the centre
         return (y < 2 * size[:, :1]) & (x < 2 * size[:, 1:])
+
+    def padded(self, size: Int[Tensor, "B 2"]) -> "Anchors":
+        """The same anchors in a batch of pictures of `size`, which selectors then tell from the padding around."""
+        return self._replace(inside=self.centred_in(size))
 
     def read(self, image: Float[Tensor, "B C H W"] | Sources, index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
         """The pixels of each anchor, zero outside the image, resized bilinearly to `patch`."""

@@ -20,11 +20,15 @@ from saccade.images import Sources, cut_regions
 
 
 class Grid(NamedTuple):
-    """Patches of `patch` (height, width) pixels; candidate i · cols + j has its corner at (left_px[j], top_px[i])."""
+    """Patches of `patch` (height, width) pixels; candidate i · cols + j has its corner at (left_px[j], top_px[i]).
+
+    inside: in a batch of images padded to one size, which candidates lie in each picture; None without padding.
+    """
 
     top_px: Int[Tensor, " rows"]
     left_px: Int[Tensor, " cols"]
     patch: tuple[int, int]
+    inside: Bool[Tensor, "B N"] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -53,6 +57,10 @@ class Grid(NamedTuple):
         low = 2 * self.top_px + height < 2 * size[:, :1]  # B rows
         left = 2 * self.left_px + width < 2 * size[:, 1:]  # B cols
         return (low[:, :, None] & left[:, None, :]).flatten(1)
+
+    def padded(self, size: Int[Tensor, "B 2"]) -> "Grid":
+        """The same candidates in a batch of pictures of `size`, which selectors then tell from the padding around."""
+        return self._replace(inside=self.centred_in(size))
 
     def read(self, image: Float[Tensor, "B C H W"] | Sources, index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
         """The pixels of each candidate, zero outside the image."""

@@ -1,12 +1,7 @@
 """A slide or tiled pyramid: an image too large to decode, of which only parts are read.
 
-The view comes from the smallest pyramid level that is at least as large as the view, read in bands of rows. The
-antialiased bilinear resize is separable, with triangular weights along each axis, so every band is resized along its
-rows and then added to the rows of the view it touches,
-
-    view[i] = Σ_j w_ij level[j] / Σ_j w_ij,    w_ij = max(0, 1 − |(j + ½)/s − (i + ½)|),    s = level rows / view rows,
-
-which is the resize of the whole level without ever holding it. Regions read nothing but their tiles at level 0.
+The view comes from the smallest pyramid level that is at least as large as the view, read and resized in bands of rows.
+Regions read nothing but their tiles at level 0.
 """
 
 import math
@@ -17,12 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from saccade.images.bands import pieces, resize
 from saccade.images.boxes import Box, read_regions, to_float
 from saccade.images.decode import BadImage
 from saccade.images.pyramid import Pyramid, open_pyramid
@@ -30,7 +23,6 @@ from saccade.images.view import view_size
 
 BAND_PX = 2**22  # read at once: 12 MB of bytes, large beside a tile
 MAX_VIEW_PX = 2**27  # 1.6 GB of floats
-PIECE_PX = 2**18  # resized at once: 3 MB of floats, which stay in the processor's cache
 
 
 class Rows(NamedTuple):
@@ -75,12 +67,12 @@ class SlideImage:
                 f"its view at scale {scale:.3g} would have {math.prod(size) / 1e6:,.0f} megapixels, the limit is "
                 f"{MAX_VIEW_PX / 1e6:,.0f}: use a model with a smaller view scale",
             )
-        return _resize(self._bands(nearest), self.pyramid.sizes[nearest], size)
+        return resize(self._bands(nearest), self.pyramid.sizes[nearest], size)
 
     def rows(self, scale: float) -> Rows:
         """The nearest level that is at least as large as the view at `scale`, as it is in the file."""
         nearest = self._nearest(scale)
-        return Rows(self.pyramid.sizes[nearest], map(to_float, _pieces(self._bands(nearest))))
+        return Rows(self.pyramid.sizes[nearest], map(to_float, pieces(self._bands(nearest))))
 
     def _nearest(self, scale: float) -> int:
         size, levels = view_size(self.size, scale), self.pyramid.sizes
@@ -104,28 +96,3 @@ class SlideImage:
         rows = max(BAND_PX // (width * tile_rows), 1) * tile_rows
         for top in range(0, height, rows):
             yield self._read(level, Box(0, top, width, min(top + rows, height)))
-
-
-def _resize(bands: Iterator[np.ndarray], old: tuple[int, int], new: tuple[int, int]) -> Float[Tensor, "3 h w"]:
-    """Bands of an image of size `old`, from top to bottom, as one antialiased image of size `new`."""
-    step = old[0] / new[0]
-    weighted, weights = torch.zeros(3, *new), torch.zeros(new[0], 1)
-    top = 0
-    for piece in _pieces(bands):
-        bottom = top + len(piece)
-        narrow = F.interpolate(to_float(piece)[None], (len(piece), new[1]), mode="bilinear", antialias=True)[0]
-        touched = slice(max(int(top / step) - 1, 0), min(int(bottom / step) + 2, new[0]))
-        i = torch.arange(touched.start, touched.stop, dtype=torch.float64)[:, None]
-        j = torch.arange(top, bottom, dtype=torch.float64)
-        weight = (1 - ((j + 0.5) / step - (i + 0.5)).abs()).clamp(min=0).float()
-        weighted[:, touched] += einsum(weight, narrow, "i j, c j w -> c i w")
-        weights[touched] += weight.sum(1, keepdim=True)
-        top = bottom
-    return weighted.div_(weights)
-
-
-def _pieces(bands: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-    for band in bands:
-        rows = max(PIECE_PX // band.shape[1], 1)
-        for top in range(0, len(band), rows):
-            yield band[top : top + rows]

@@ -17,7 +17,10 @@ from torch import Tensor
 
 @runtime_checkable
 class ImageSource(Protocol):
-    """An image that can be looked at from afar and in parts; pixels are RGB in [0, 1]."""
+    """An image that can be looked at from afar and in parts; pixels are in [0, 1].
+
+    They are RGB, unless it says with an attribute `channels` how many numbers each has.
+    """
 
     @property
     def size(self) -> tuple[int, int]:
@@ -34,7 +37,7 @@ class ImageSource(Protocol):
 
 
 class Sources:
-    """A batch of sources of one size, which `PatchSelectionModel` takes like a tensor B 3 H W.
+    """A batch of sources of one size, which `PatchSelectionModel` takes like a tensor B C H W.
 
     What is read comes to `device`, where the model is. The last view is kept: a loader's worker may look ahead.
 
@@ -60,7 +63,13 @@ class Sources:
                 f"sizes of the images in a batch (height × width) are {came}: expected one size for all of them; read "
                 "images of another size in a batch of their own, for instance with a batch of 1"
             )
-        self.shape = torch.Size((len(self.images), 3, *sizes.pop()))
+        channels = {int(getattr(image, "channels", 3)) for image in self.images}
+        if len(channels) != 1:
+            raise ValueError(
+                f"channels of the images in a batch are {', '.join(map(str, sorted(channels)))}: expected one number "
+                "for all of them; make RGB of grey pixels with pixels.expand(3, -1, -1)"
+            )
+        self.shape = torch.Size((len(self.images), channels.pop(), *sizes.pop()))
         self._view: tuple[float, Tensor] | None = None
 
     def __len__(self) -> int:
@@ -84,7 +93,7 @@ class Sources:
         moved.device, moved.dtype = torch.device(device), dtype or self.dtype
         return moved
 
-    def view(self, scale: float) -> Float[Tensor, "B 3 h w"]:
+    def view(self, scale: float) -> Float[Tensor, "B C h w"]:
         """All images, antialiased, at `view_size` of their size."""
         if self._view is None or self._view[0] != scale:
             views = [image.view(scale) for image in self.images]
@@ -92,7 +101,7 @@ class Sources:
             self._view = scale, views[0][None] if len(views) == 1 else torch.stack(views)
         return self._view[1].to(self.device, self.dtype)
 
-    def glance(self, shape: tuple[int, int]) -> Float[Tensor, "B 3 P Q"]:
+    def glance(self, shape: tuple[int, int]) -> Float[Tensor, "B C P Q"]:
         """All images at `shape` (height, width), by way of a view at least four times as large."""
         scale = max(4 * small / large for small, large in zip(shape, self.shape[-2:], strict=True))
         views = [
@@ -100,7 +109,7 @@ class Sources:
         ]
         return torch.cat(views).to(self.device, self.dtype)
 
-    def regions(self, left_top_px: Int[Tensor, "B R 2"], size: tuple[int, int]) -> Float[Tensor, "B R 3 P Q"]:
+    def regions(self, left_top_px: Int[Tensor, "B R 2"], size: tuple[int, int]) -> Float[Tensor, "B R C P Q"]:
         """Regions of `size` (height, width) whose left and top pixels are `left_top_px`, zero outside the image."""
         corners = left_top_px.cpu()
         boxes = torch.cat([corners, corners + corners.new_tensor([size[1], size[0]])], dim=-1)  # B R 4

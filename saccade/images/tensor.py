@@ -29,6 +29,11 @@ class TensorImage:
         height, width = self.pixels.shape[-2:]
         return height, width
 
+    @property
+    def channels(self) -> int:
+        """Numbers of each pixel."""
+        return self.pixels.shape[0]
+
     def view(self, scale: float) -> Float[Tensor, "C h w"]:
         """The image resized to `view_size(size, scale)`."""
         return make_view(self.pixels[None], scale)[0]

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from saccade.extraction.receptive_field import ReceptiveField
 from saccade.features.backbone import Backbone
-from saccade.modes import evaluating
+from saccade.modes import do_weights_follow, evaluating
 from saccade.scorer.scored import Scored
 
 DRAWS = 6  # random views: more do not move the centre by a tenth of a pixel
@@ -34,6 +34,7 @@ class BackboneScorer(nn.Module):
 
     centre: Tensor
 
+    @torch.inference_mode(mode=False)  # its weights would have no gradient by which to find the centre of a cell
     def __init__(
         self,
         channels: int = 3,
@@ -63,9 +64,9 @@ class BackboneScorer(nn.Module):
         self.score = nn.Conv2d(width, 1, 1)
         nn.init.zeros_(self.score.weight)  # at first the view is looked at as a whole
         self.width, self.stride = width, stride
-        with evaluating(self):
-            centre = _find_centre(self, channels, stride)
         # Saved with the weights: training may move it, but patches and scores have learnt to go together by then.
+        # Where they are about to be loaded it comes with them, and need not be found, which takes seconds.
+        centre = stride / 2 if do_weights_follow() else _find_centre(self, channels, stride)
         self.register_buffer("centre", torch.tensor(centre))
         self._place_cells()
         self.register_load_state_dict_post_hook(_place_cells_again)
@@ -110,7 +111,12 @@ def _network_of(features: Mapping[str, Any]) -> dict[str, Any]:
 def _cut_off(net: nn.Module, model: str, stride: int) -> int:
     """Drop what comes after the last stage of `stride`; its number among the stages."""
     strides = [info["reduction"] for info in getattr(net, "feature_info", [])]
-    if stride not in strides or not hasattr(net, "prune_intermediate_layers"):
+    if strides and not hasattr(net, "prune_intermediate_layers"):
+        raise ValueError(
+            f"{model} cannot score: timm cannot cut it off after a stage (it has no prune_intermediate_layers); choose "
+            "another model, for instance resnet18 or tf_efficientnet_lite0"
+        )
+    if stride not in strides:
         has = f"its stages have {', '.join(map(str, sorted(set(strides))))}" if strides else "it has no stages"
         raise ValueError(f"{model} cannot score cells of {stride} view pixels: {has}; choose another stride or model")
     level = max(number for number, other in enumerate(strides) if other == stride)
@@ -144,7 +150,6 @@ def _fix_padding(net: nn.Module) -> None:
         net.set_submodule(name, fixed)
 
 
-@torch.enable_grad()
 def _find_centre(scorer: "BackboneScorer", channels: int, stride: int) -> float:
     """View pixels from the corner of a cell to the middle of what it looks at, in the weights it begins with.
 
@@ -154,11 +159,12 @@ def _find_centre(scorer: "BackboneScorer", channels: int, stride: int) -> float:
     side, cell = 32 * stride, 16  # far from every border
     generator = torch.Generator().manual_seed(0)
     pull = torch.zeros(side, side)
-    for _ in range(DRAWS):
-        view = torch.rand(1, channels, side, side, generator=generator).requires_grad_()
-        seen = scorer.describe(scorer.see(view))[0, :, cell, cell]
-        direction = torch.randn(len(seen), generator=generator)
-        pull += torch.autograd.grad(seen @ direction, view)[0].square().sum(dim=(0, 1))
+    with evaluating(scorer), torch.enable_grad():
+        for _ in range(DRAWS):
+            view = torch.rand(1, channels, side, side, generator=generator).requires_grad_()
+            seen = scorer.describe(scorer.see(view))[0, :, cell, cell]
+            direction = torch.randn(len(seen), generator=generator)
+            pull += torch.autograd.grad(seen @ direction, view)[0].square().sum(dim=(0, 1))
     place = torch.arange(side) + 0.5
     x, y = (pull.sum(dim=axis) @ place / pull.sum() for axis in (0, 1))
     return float(x + y) / 2 - cell * stride

@@ -28,7 +28,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade.selection.check import check_k, check_scores
-from saccade.selection.normalise import OUT_OF_REACH
+from saccade.selection.normalise import inside_of
 from saccade.selection.selection import Selection, identity_selection
 
 # As in the released code: rarely drawn candidates would otherwise divide by next to nothing.
@@ -163,7 +163,7 @@ class AttentionSampling(nn.Module):
 
     def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
         """Draw in training mode, take the most probable in evaluation mode."""
-        inside = scores > -OUT_OF_REACH  # padding lies exactly there, the lowest of all others at zero
+        inside = inside_of(grid)  # padding is not to be drawn even by the smoothing, however low its scores are
         if not self.training:
             return attention_topk(scores, self.k, smoothing=self.smoothing, inside=inside)
         return attention_sampling(scores, self.k, replacement=self.replacement, smoothing=self.smoothing, inside=inside)

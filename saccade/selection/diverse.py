@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade.selection.check import check_draws, check_k, check_scores
@@ -17,7 +17,7 @@ from saccade.selection.diverse_gradients import GRADIENTS
 from saccade.selection.draws import Draws, find_support, noise_chunks
 from saccade.selection.gradients import Perturbation, mean_selection
 from saccade.selection.noise import NOISES, draw_seed
-from saccade.selection.normalise import normalise_scores, scale_gradient
+from saccade.selection.normalise import OUT_OF_REACH, inside_of, normalise_scores, put_out_of_reach, scale_gradient
 from saccade.selection.selection import Selection, identity_selection, zero_gradient
 from saccade.selection.support import uncompiled
 from saccade.selection.suppression import (
@@ -35,16 +35,23 @@ GradientName = Literal["conditional", "score"]
 
 
 def hard_diverse_topk(
-    scores: Float[Tensor, "B N"], k: int, boxes: Int[Tensor, "N 4"], *, max_overlap: float = 0.25
+    scores: Float[Tensor, "B N"],
+    k: int,
+    boxes: Int[Tensor, "N 4"],
+    *,
+    max_overlap: float = 0.25,
+    inside: Bool[Tensor, "B N"] | None = None,
 ) -> Selection:
     """The K picks of greedy non-maximum suppression in index order; among equal scores the lower index wins.
+
+    inside: candidates that may be picked; the others are picked only where there are fewer than K of these.
 
     >>> boxes = torch.tensor([[0, 0, 4, 4], [1, 0, 5, 4], [4, 0, 8, 4]])
     >>> hard_diverse_topk(torch.tensor([[0.8, 0.9, 0.1]]), 2, boxes).index
     tensor([[1, 2]])
     """
     _check(scores, k, boxes, max_overlap)
-    best = best_apart(scores, k, boxes, max_overlap=max_overlap)
+    best = best_apart(scores, k, boxes, max_overlap=max_overlap, inside=inside)
     return identity_selection(best.sort(dim=1).values, scores.dtype)
 
 
@@ -58,6 +65,7 @@ def diverse_topk(
     num_samples: int = 500,
     max_overlap: float = 0.25,
     gradient: GradientName = "conditional",
+    inside: Bool[Tensor, "B N"] | None = None,
     generator: torch.Generator | None = None,
 ) -> Selection:
     """The mean of `num_samples` index-sorted greedy selections of scores + σ · normal noise.
@@ -67,6 +75,7 @@ def diverse_topk(
     max_overlap: the highest IoU of two picks of one draw; 1 gives `perturbed_topk`. Where fewer than K candidates lie
                  so far apart, the best of the others fill up.
     gradient:    "conditional" (default) or "score", both unbiased; score takes less time and varies far more.
+    inside:      candidates that may be picked, as in `hard_diverse_topk`.
     generator:   where the randomness comes from; the same state gives the same answer.
 
     >>> boxes = torch.tensor([[0, 0, 4, 4], [1, 0, 5, 4], [4, 0, 8, 4]])
@@ -79,20 +88,32 @@ def diverse_topk(
     with torch.autocast(scores.device.type, enabled=False):
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         if sigma < torch.finfo(scores.dtype).tiny or k == scores.shape[1]:
-            return zero_gradient(hard_diverse_topk(scores, k, boxes, max_overlap=max_overlap), scores)
+            return zero_gradient(hard_diverse_topk(scores, k, boxes, max_overlap=max_overlap, inside=inside), scores)
+        if inside is not None:
+            scores = put_out_of_reach(scores, inside, margin=OUT_OF_REACH * max(1.0, sigma))
         seed, estimate = draw_seed(generator), GRADIENTS[gradient]
-        past, run = _perturb(scores.detach(), boxes.to(scores), k, sigma, num_samples, max_overlap, gradient, seed)
+        how = k, sigma, num_samples, max_overlap, gradient, seed
+        past, run = _perturb(scores.detach(), boxes.to(scores), inside, *how)
         return mean_selection(scores, past, lambda grad, past: estimate.gradient(grad, past, run))
 
 
 def _perturb(
-    scores: Tensor, boxes: Tensor, k: int, sigma: float, num_samples: int, max_overlap: float, gradient: str, seed: int
+    scores: Tensor,
+    boxes: Tensor,
+    inside: Tensor | None,
+    k: int,
+    sigma: float,
+    num_samples: int,
+    max_overlap: float,
+    gradient: str,
+    seed: int,
 ) -> tuple[Perturbation, Picks | LeaveOneOut]:
     """All draws, and what the gradient must know of each."""
     noise, solve = NOISES["normal"], GRADIENTS[gradient].run
-    kept = near_the_top_apart(scores, k, boxes, sigma=sigma, max_overlap=max_overlap, noise=noise)  # B U
+    reach = {"sigma": sigma, "max_overlap": max_overlap, "noise": noise}
+    kept = near_the_top_apart(scores, k, boxes, inside=inside, **reach)  # B U
     kept_scores = scores.gather(1, kept)
-    field = make_field(kept_scores, boxes[kept])
+    field = make_field(boxes[kept], inside if inside is None else inside.gather(1, kept))
     image = torch.arange(len(kept), device=kept.device)
     runs = []
     for _, z in noise_chunks(kept_scores, num_samples=num_samples, noise=noise, seed=seed):
@@ -170,7 +191,7 @@ class DiverseTopK(nn.Module):
             raise ValueError("no grid: to keep patches apart it must know where candidates lie; pass a Grid or Anchors")
         boxes = grid.boxes(torch.arange(scores.shape[1], device=scores.device))
         if not self.training:
-            return hard_diverse_topk(scores, self.k, boxes, max_overlap=self.max_overlap)
+            return hard_diverse_topk(scores, self.k, boxes, max_overlap=self.max_overlap, inside=inside_of(grid))
         return diverse_topk(
             scale_gradient(scores, self.sigma) if self.gradient_per_sigma else scores,
             self.k,
@@ -179,4 +200,5 @@ class DiverseTopK(nn.Module):
             num_samples=self.num_samples,
             max_overlap=self.max_overlap,
             gradient=self.gradient,
+            inside=inside_of(grid),
         )

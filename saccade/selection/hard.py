@@ -7,11 +7,11 @@ scorer must beat, and `exhaustive` is how the paper casts the vision transformer
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from saccade.selection.check import check_k, check_scores
-from saccade.selection.normalise import OUT_OF_REACH, normalise_scores
+from saccade.selection.normalise import inside_of, normalise_scores
 from saccade.selection.selection import Selection, identity_selection
 
 
@@ -27,8 +27,16 @@ def hard_topk(scores: Float[Tensor, "B N"], k: int) -> Selection:
     return identity_selection(best.sort(dim=1).values, scores.dtype)
 
 
-def random_topk(scores: Float[Tensor, "B N"], k: int, *, generator: torch.Generator | None = None) -> Selection:
-    """K different candidates drawn uniformly from those inside the picture; else the scores play no part.
+def random_topk(
+    scores: Float[Tensor, "B N"],
+    k: int,
+    *,
+    inside: Bool[Tensor, "B N"] | None = None,
+    generator: torch.Generator | None = None,
+) -> Selection:
+    """K different candidates drawn uniformly; of the scores only the shape, dtype and device play a part.
+
+    inside: candidates that may be drawn; the others are drawn only where there are fewer than K of these.
 
     >>> random_topk(torch.zeros(1, 4), 4).index
     tensor([[0, 1, 2, 3]])
@@ -37,7 +45,8 @@ def random_topk(scores: Float[Tensor, "B N"], k: int, *, generator: torch.Genera
     check_k(k, scores.shape[1])
     device = generator.device if generator is not None else scores.device
     lottery = torch.rand(scores.shape, generator=generator, device=device).to(scores.device)
-    lottery = lottery.masked_fill(scores <= -OUT_OF_REACH, -1)  # outside the picture
+    if inside is not None:
+        lottery = lottery.masked_fill(~inside, -1)
     return identity_selection(lottery.topk(k, dim=1).indices.sort(dim=1).values, scores.dtype)
 
 
@@ -76,8 +85,8 @@ class RandomTopK(nn.Module):
         self.k = k
 
     def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
-        """Select K candidates at random."""
-        return random_topk(scores, self.k)
+        """Select K candidates at random, none of which `grid` knows to lie in padding."""
+        return random_topk(scores, self.k, inside=inside_of(grid))
 
 
 class Exhaustive(nn.Module):
@@ -87,7 +96,9 @@ class Exhaustive(nn.Module):
 
     def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
         """Select every candidate."""
-        if not torch.compiler.is_compiling() and (scores <= -OUT_OF_REACH).any():  # a graph has no values to look at
+        inside = inside_of(grid)
+        # A graph has no values to look at.
+        if inside is not None and not torch.compiler.is_compiling() and not inside.all():
             raise ValueError(
                 "exhaustive selection would look at the padding of a batch of images of different sizes: give all of "
                 "them one size with data.resize"

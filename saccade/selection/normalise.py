@@ -5,6 +5,7 @@ and "we linearly decay σ to zero during training".
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -40,16 +41,34 @@ def ignore_outside(
     >>> ignore_outside(torch.tensor([[1.0, 9.0, 3.0]]), torch.tensor([[True, False, True]]))[1]
     tensor([[   0.0000, -100.0000,    1.0000]])
     """
+    lowest = raw_scores.masked_fill(~inside, torch.inf).amin(dim=1, keepdim=True)
+    scores = normalise(torch.where(inside, raw_scores, lowest))
+    return put_out_of_reach(raw_scores, inside), put_out_of_reach(scores, inside)
+
+
+def put_out_of_reach(
+    scores: Float[Tensor, "B N"], inside: Bool[Tensor, "B N"], *, margin: float = OUT_OF_REACH
+) -> Float[Tensor, "B N"]:
+    """The same scores, but those that are not `inside` lie `margin` below the lowest that are, and get no gradient.
+
+    They stay finite: an infinite score has no gradient in most selectors, and check_scores takes it for divergence.
+
+    >>> import torch
+    >>> put_out_of_reach(torch.tensor([[1.0, 9.0, 3.0]]), torch.tensor([[True, False, True]]))
+    tensor([[  1., -99.,   3.]])
+    """
     if not bool(inside.any(dim=1).all()):
         raise ValueError(
             "an image is so much smaller than the others of its batch that no candidate is centred in it: leave it "
             "out, or give all images one size with data.resize"
         )
-    lowest = raw_scores.masked_fill(~inside, torch.inf).amin(dim=1, keepdim=True)
-    scores = normalise(torch.where(inside, raw_scores, lowest))
-    raw_scores = torch.where(inside, raw_scores, lowest.detach() - OUT_OF_REACH)
-    # Exactly −100 for scores that are normalised; other selectors take them as they are.
-    return raw_scores, torch.where(inside, scores, scores.detach().amin(dim=1, keepdim=True) - OUT_OF_REACH)
+    lowest = scores.detach().masked_fill(~inside, torch.inf).amin(dim=1, keepdim=True)
+    return torch.where(inside, scores, lowest - margin)
+
+
+def inside_of(grid: Any) -> Bool[Tensor, "B N"] | None:
+    """Which candidates of `grid` lie in the picture and not in its padding; None if all do, or if it does not say."""
+    return getattr(grid, "inside", None)
 
 
 def linear_decay(sigma: float, *, step: int, total_steps: int) -> float:

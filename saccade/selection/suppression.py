@@ -25,7 +25,6 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from saccade.selection.noise import Noise
-from saccade.selection.normalise import OUT_OF_REACH
 from saccade.selection.support import highest
 
 # What one square pixel too much costs: more than any number of candidates.
@@ -39,7 +38,7 @@ class Field(NamedTuple):
     """Where the U candidates of each row lie.
 
     sides:   left, top, right, bottom and area.
-    outside: whether a candidate lies outside the picture (see `ignore_outside`) and so is barred from the start.
+    outside: whether a candidate lies outside the picture and so is barred from the start.
     """
 
     sides: Float[Tensor, "5 R U"]
@@ -76,10 +75,11 @@ class LeaveOneOut(NamedTuple):
 Run = TypeVar("Run", Picks, LeaveOneOut)
 
 
-def make_field(scores: Float[Tensor, "B U"], boxes: Float[Tensor, "B U 4"]) -> Field:
-    """The field of candidates with these scores and boxes."""
+def make_field(boxes: Float[Tensor, "B U 4"], inside: Bool[Tensor, "B U"] | None = None) -> Field:
+    """The field of candidates with these boxes, all of them `inside` the picture if that is not given."""
     area = (boxes[..., 2:] - boxes[..., :2]).prod(dim=-1, keepdim=True)
-    return Field(torch.cat([boxes, area], dim=-1).movedim(-1, 0), scores == -OUT_OF_REACH)
+    outside = torch.zeros_like(boxes[..., 0], dtype=torch.bool) if inside is None else ~inside
+    return Field(torch.cat([boxes, area], dim=-1).movedim(-1, 0), outside)
 
 
 def among_the_best(
@@ -121,7 +121,7 @@ def overlap_excess(pick: Int[Tensor, "R 1"], sides: Float[Tensor, "5 R U"], max_
     The row's pick is too much for itself whatever t is.
 
     >>> boxes = torch.tensor([[[0, 0, 4, 4], [0, 2, 4, 6], [0, 3, 4, 7]]]).float()
-    >>> overlap_excess(torch.tensor([[0]]), make_field(torch.zeros(1, 3), boxes).sides, 0.25) > 0
+    >>> overlap_excess(torch.tensor([[0]]), make_field(boxes).sides, 0.25) > 0
     tensor([[ True,  True, False]])
     """
     left, top, right, bottom, area = sides
@@ -141,13 +141,22 @@ def pick_apart(values: Float[Tensor, "R U"], field: Field, *, passes: int, max_o
 
 
 def best_apart(
-    scores: Float[Tensor, "B N"], k: int, boxes: Int[Tensor, "N 4"], *, max_overlap: float
+    scores: Float[Tensor, "B N"],
+    k: int,
+    boxes: Int[Tensor, "N 4"],
+    *,
+    max_overlap: float,
+    inside: Bool[Tensor, "B N"] | None = None,
 ) -> Int[Tensor, "B K"]:
-    """The K picks of each row in their order: best first, then what had to fill up. Of equals the lower index wins."""
-    scores = scores.detach()
+    """The K picks of each row in their order: best first, then what had to fill up, then what is not `inside`.
+
+    Of equals the lower index wins.
+    """
+    scores = scores.detach() if inside is None else scores.detach().masked_fill(~inside, -torch.inf)
     values, order = scores.sort(dim=1, descending=True, stable=True)
     exact = boxes.to(torch.promote_types(scores.dtype, torch.float32))
-    picks = pick_apart(values.to(exact.dtype), make_field(values, exact[order]), passes=k, max_overlap=max_overlap)
+    field = make_field(exact[order], inside if inside is None else inside.gather(1, order))
+    picks = pick_apart(values.to(exact.dtype), field, passes=k, max_overlap=max_overlap)
     return order.gather(1, picks.index)
 
 
@@ -218,6 +227,7 @@ def near_the_top_apart(
     sigma: float,
     max_overlap: float,
     noise: Noise,
+    inside: Bool[Tensor, "B N"] | None = None,
 ) -> Int[Tensor, "B U"]:
     """Candidates that noise can bring among the K picks, or among those without one of them, ascending.
 
@@ -229,7 +239,7 @@ def near_the_top_apart(
     Boxes bar one another only if their centres differ by at most ρ · (w + w′)/2 in x, ρ = (1 − max_overlap) /
     (1 + max_overlap), because IoU is at most the same ratio of the sides alone; and likewise in y.
     """
-    free = scores.masked_fill(scores == -OUT_OF_REACH, -torch.inf)
+    free = scores if inside is None else scores.masked_fill(~inside, -torch.inf)
     size = boxes[:, 2:] - boxes[:, :2]
     between = size.amax(dim=0)
     centre, ratio = (boxes[:, :2] + boxes[:, 2:]) / 2, (1 - max_overlap) / (1 + max_overlap)

@@ -126,7 +126,8 @@ class Task(lightning.LightningModule):
         if not self.guided:
             return {}
         if self.recipe.guide.by == "scores":
-            return {"select": partial(self._as_in_evaluation, grid=self.model.grid(image.shape[-2:], image.device))}
+            grid = self.model.grid(image.shape[-2:], image.device, size)
+            return {"select": partial(self._as_in_evaluation, grid=grid)}
         slots = self.model.selection.k
         own = 0 if self.main_step < self.recipe.guide.share * self.recipe.steps / 3 else slots // 2
         return {"select": partial(guided_topk, detail=self._missing_detail(image, size), k=slots, own=own)}

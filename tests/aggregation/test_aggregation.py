@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from saccade import Grid, hard_topk, perturbed_topk
 from saccade.aggregation import Concat, GatedAttention, Max, Mean, Placed, Transformer
-from saccade.aggregation.positions import sine_positions
+from saccade.aggregation.positions import Positions, sine_positions
 
 GRID = Grid(torch.arange(4) * 8, torch.arange(5) * 8, (16, 16))
 SCORES = torch.rand(2, 20, generator=torch.Generator().manual_seed(0))
@@ -73,6 +73,18 @@ def test_positions_one_by_one_are_those_of_the_table():
     for cells in ((7, 10), (4, 5), (3, 30)):
         inside = index % (cells[0] * cells[1])
         assert_close(net.positions.rows(inside, cells), net.positions.table(cells)[inside], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_finds_the_same_positions_on_another_grid(dtype):
+    """Torch's grid_sample on a CPU returns what lay in memory for a large chart in half precision."""
+    torch.manual_seed(0)
+    positions = Positions((39, 52), 128)
+    index = torch.randint(43 * 56, (2, 10))
+    expected = positions.rows(index, (43, 56)).detach()
+    rows = positions.to(dtype).rows(index, (43, 56))
+    assert rows.dtype == dtype
+    assert_close(rows.float(), expected, atol=torch.finfo(dtype).eps * expected.abs().max().item(), rtol=0)
 
 
 def test_sizes_of_the_paper():

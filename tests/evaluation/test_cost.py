@@ -28,6 +28,8 @@ def test_the_scorer_and_the_features_are_counted_apart():
     head = 32 * 32 + 32 * 2
     assert counts["total"] == counts["scorer"] + counts["features"] + head
     assert model.training
+    grey = PatchSelectionModel(ModelConfig(num_classes=2, image_size=(64, 64), channels=1, **stages))
+    assert multiply_adds(grey, (64, 64), channels=1)["scorer"] == view * (1 * 4 + 4 * 1)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ import pytest
 import torch
 from PIL import ExifTags, Image
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from saccade.images import bands, make_view
 from saccade.images import file as file_module
-from saccade.images import make_view
 from saccade.images.decode import BadImage
 from saccade.images.file import FileImage
 from saccade.images.source import open_image
@@ -72,6 +73,29 @@ def test_small_views_of_a_jpeg_do_without_the_whole(mode, tmp_path, monkeypatch)
     assert_close(small.mean((1, 2)), whole.mean((1, 2)), atol=1 / 255, rtol=0)
     with pytest.raises(AssertionError, match="decoded whole"):
         source.view(0.34)
+
+
+class Floats(TorchDispatchMode):
+    """How many numbers the largest tensor of floats has that torch makes in the meantime."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and result.is_floating_point():
+            self.largest = max(self.largest, result.numel())
+        return result
+
+
+def test_the_view_of_a_file_is_made_of_its_bytes(tmp_path, monkeypatch):
+    """The whole as floats would be four times the bytes, and the resize would copy it once more."""
+    monkeypatch.setattr(bands, "PIECE_PX", 2000)
+    picture = np.random.default_rng(0).integers(0, 256, (300, 400, 3), dtype=np.uint8)
+    Image.fromarray(picture).save(tmp_path / "a.png")
+    with Floats() as floats:
+        view = FileImage(tmp_path / "a.png").view(1 / 8)
+    assert floats.largest <= 3 * 2000
+    assert_close(view, make_view(torch.from_numpy(picture).permute(2, 0, 1)[None] / 255, 1 / 8)[0], atol=1e-5, rtol=0)
 
 
 def test_a_file_is_decoded_once_for_all_regions(tmp_path, monkeypatch):

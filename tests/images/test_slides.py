@@ -1,6 +1,5 @@
 """Slides and tiled pyramids: the right level, no pixel read twice or for nothing, real scanners' files."""
 
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +7,10 @@ import openslide
 import pytest
 import tifffile
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 from torch.testing import assert_close
 
-from saccade.images import make_view, pyramid, slide
+from saccade.images import bands, make_view, pyramid, slide
 from saccade.images.boxes import Box
 from saccade.images.decode import BadImage
 from saccade.images.file import FileImage
@@ -57,20 +54,6 @@ def reads(monkeypatch) -> list[tuple[int, Box]]:
     return log
 
 
-@given(data=st.data(), old=st.tuples(st.integers(1, 70), st.integers(2, 70)), piece_px=st.integers(1, 700))
-def test_a_resize_in_pieces_is_the_resize_of_the_whole(data, old, piece_px):
-    # At least two columns: torch's antialiased resize to a single one repeats its first row all the way down.
-    new = data.draw(st.tuples(st.integers(1, old[0]), st.integers(2, old[1])))
-    pixels = noise(*old)
-    cuts = sorted(data.draw(st.sets(st.integers(1, old[0]))) | {0, old[0]})
-    bands = (pixels[top:bottom] for top, bottom in pairwise(cuts))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slide, "PIECE_PX", piece_px)
-        view = slide._resize(bands, old, new)
-    expected = torch.nn.functional.interpolate(to_tensor(pixels)[None].double(), new, mode="bilinear", antialias=True)
-    assert_close(view, expected[0].float(), atol=2e-5, rtol=0)
-
-
 def test_a_level_is_read_once_and_in_bands(reader, reads, monkeypatch, tmp_path):
     pixels = noise(500, 210)
     source = SlideImage(write_pyramid(tmp_path / "a.tif", pixels))
@@ -86,7 +69,7 @@ def test_a_row_of_tiles_wider_than_a_band_is_still_read_once(reads, monkeypatch,
     pixels = noise(100, 300)
     source = SlideImage(write_pyramid(tmp_path / "a.tif", pixels))
     monkeypatch.setattr(slide, "BAND_PX", 1000)
-    monkeypatch.setattr(slide, "PIECE_PX", 1000)
+    monkeypatch.setattr(bands, "PIECE_PX", 1000)
     assert_close(source.view(0.3), make_view(to_tensor(pixels)[None], 0.3)[0], atol=1e-4, rtol=0)
     assert [(box.top, box.bottom) for _, box in reads] == [(0, 32), (32, 64), (64, 96), (96, 100)]
 

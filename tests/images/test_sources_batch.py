@@ -1,5 +1,6 @@
 """A model on sources is the model on the tensor: same answers, same gradients, and nothing read but what it needs."""
 
+import inspect
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch.testing import assert_close
 from saccade.config import ModelConfig
 from saccade.images import ImageSource, SlideImage, Sources, cut_regions, glance, make_view, open_image
 from saccade.model import Output, PatchSelectionModel
+from saccade.systems import build_model
 
 HEIGHT, WIDTH = 150, 210
 
@@ -133,3 +135,48 @@ def test_pixels_come_in_the_asked_dtype(slides):
     sources, image = open_both(slides)
     model = make_model().double().eval()
     assert_close(model(sources.to("cpu", torch.float64)).logits, model(image.double()).logits, atol=1e-4, rtol=1e-4)
+
+
+PARTS = {
+    "view": {"scale": 1},
+    "scorer": {"name": "proposals"},
+    "features": {"name": "backbone", "model": "test_resnet"},
+    "aggregation": {"name": "concat"},
+    "extraction": {"patch": 32},
+}
+TAKE = {"cnn": {}, "majority": {}, "ips": {"extraction": {"patch": 32}}}
+REFUSE = {
+    "spatial": {"extraction": {"patch": 32}},
+    "nts_net": {**PARTS, "selection": {"name": "nms", "k": 2, "proposals": 3}},
+    "nts_topk": {**PARTS, "selection": {"name": "perturbed", "k": 2}},
+}
+
+
+def make_system(name: str, **options):
+    torch.manual_seed(0)
+    return build_model(ModelConfig(system=name, num_classes=3, image_size=(HEIGHT, WIDTH), **options)).eval()
+
+
+@pytest.mark.parametrize("name", TAKE)
+def test_systems_that_read_views_and_patches_take_sources(slides, name):
+    model, (sources, image) = make_system(name, **TAKE[name]), open_both(slides)
+    assert_close(model(sources).logits, model(image).logits, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", REFUSE)
+def test_systems_that_need_whole_images_refuse_sources(slides, name):
+    model, (sources, image) = make_system(name, **REFUSE[name]), open_both(slides)
+    assert model(image).logits.shape == (2, 3)
+    with pytest.raises(ValueError, match=f"the system {name} needs the pixels of whole images and got Sources: pass a"):
+        inspect.unwrap(type(model).forward)(model, sources)
+
+
+def test_sources_have_the_channels_of_their_pixels():
+    grey, rgb = torch.rand(1, HEIGHT, WIDTH), torch.rand(3, HEIGHT, WIDTH)
+    sources = Sources([open_image(grey)])
+    model = make_model(channels=1).eval()
+    assert_close(model(sources).logits, model(grey[None]).logits, atol=1e-5, rtol=1e-4)
+    with pytest.raises(ValueError, match=r"shape \(1, 1, 150, 210\) .* expected \(batch, 3, height, width\)"):
+        inspect.unwrap(PatchSelectionModel.forward)(make_model().eval(), sources)
+    with pytest.raises(ValueError, match="channels of the images in a batch are 1, 3: expected one number"):
+        Sources([open_image(grey), open_image(rgb)])

@@ -14,6 +14,15 @@ from saccade import ModelConfig, PatchSelectionModel
 from saccade.inference import for_inference
 from saccade.scorer import BackboneScorer, attend, backbone
 
+TINY: dict[str, Any] = {
+    "num_classes": 2,
+    "image_size": (96, 96),
+    "view": {"scale": 0.5},
+    "scorer": {"name": "backbone", "model": "resnet18", "stride": 4, "width": 4},
+    "selection": {"name": "hard", "k": 2},
+    "extraction": {"patch": 32},
+}
+
 
 @pytest.mark.parametrize(("tap", "centre"), [(0, 0.5), (1, 7.5)])
 def test_the_centre_of_a_cell_is_where_its_weights_look(tap, centre):
@@ -63,21 +72,34 @@ def test_its_batch_norms_fold():
 
 
 def test_the_centre_is_saved_with_the_weights(tmp_path):
-    model = PatchSelectionModel(
-        ModelConfig(
-            num_classes=2,
-            image_size=(96, 96),
-            view={"scale": 0.5},
-            scorer={"name": "backbone", "model": "resnet18", "stride": 4},
-            selection={"name": "hard", "k": 2},
-            extraction={"patch": 32},
-        )
-    )
+    model = PatchSelectionModel(ModelConfig(**TINY))
     model.scorer.centre.fill_(3.0)
     model.save_pretrained(tmp_path)
     again = PatchSelectionModel.from_pretrained(tmp_path)
     assert again.scorer.field.offset == 3.0 != model.scorer.field.offset
     assert again.grid((96, 96)).boxes(torch.tensor(0)).tolist() == [-10, -10, 22, 22]  # around pixel 6 of the image
+
+
+def test_a_centre_that_is_loaded_is_not_looked_for(tmp_path, monkeypatch):
+    """At a stride of 32 the search takes many seconds, and what it finds would be overwritten."""
+    model = PatchSelectionModel(ModelConfig(**TINY))
+    model.save_pretrained(tmp_path)
+    monkeypatch.setattr(backbone, "_find_centre", lambda *_: pytest.fail("looked for"))
+    for mode in (False, True):
+        with torch.inference_mode(mode):
+            again = PatchSelectionModel.from_pretrained(tmp_path)
+        assert again.scorer.field == model.scorer.field
+
+
+def test_it_is_built_in_inference_mode_as_it_is_elsewhere():
+    centres = []
+    for mode in (False, True):
+        torch.manual_seed(0)
+        with torch.inference_mode(mode):
+            model = PatchSelectionModel(ModelConfig(**TINY)).eval()
+            assert model(torch.rand(1, 3, 96, 96)).logits.isfinite().all()
+        centres.append(float(model.scorer.centre))
+    assert centres[0] == centres[1] != 2.0  # where it looks, not the middle of a cell
 
 
 def test_a_saved_model_needs_the_weights_it_started_from_no_more(tmp_path):
@@ -117,6 +139,11 @@ def test_at_first_the_view_is_looked_at_as_a_whole():
 def test_a_stride_that_no_stage_has_is_refused():
     with pytest.raises(ValueError, match="its stages have 2, 4, 8, 16, 32"):
         BackboneScorer(model="resnet18", stride=7)
+
+
+def test_a_network_that_cannot_be_cut_off_is_refused_for_that():
+    with pytest.raises(ValueError, match=r"densenet121 cannot score: .* no prune_intermediate_layers"):
+        BackboneScorer(model="densenet121", stride=8)
 
 
 def test_the_feature_network_is_the_default_and_must_be_one_of_timms():

@@ -184,3 +184,11 @@ def test_what_is_outside_is_drawn_only_where_the_inside_does_not_suffice():
         chosen = choose(scores, 4, inside=inside)
         assert ((chosen.index < 3).sum(dim=1) == 3).all()
         assert chosen.share.isfinite().all()
+
+
+def test_the_module_knows_padding_from_the_grid_and_from_no_score():
+    scores = torch.tensor([[-150.0, -151.0, -100.0]])
+    grid = Grid(torch.tensor([0]), torch.arange(3), (1, 1))
+    select = AttentionSampling(1).eval()
+    assert_close(select(scores, grid), attention_topk(scores, 1))
+    assert select(scores, grid.padded(torch.tensor([[1, 2]]))).index.tolist() == [[0]]

@@ -14,7 +14,6 @@ from saccade.extraction import Grid
 from saccade.selection import draws, hard_topk, perturbed_topk
 from saccade.selection.diverse import DiverseTopK, diverse_topk, hard_diverse_topk
 from saccade.selection.noise import NOISES
-from saccade.selection.normalise import OUT_OF_REACH
 from saccade.selection.suppression import make_field, near_the_top_apart, pick_apart
 
 GRID = Grid(torch.arange(12) * 8, torch.arange(15) * 8, (24, 24))
@@ -277,15 +276,40 @@ def test_a_batch_is_its_images_one_by_one():
 
 
 def test_what_lies_outside_the_picture_comes_after_the_barred():
-    scores = torch.tensor([[0.9, 0.8, 0.7, -OUT_OF_REACH, -OUT_OF_REACH]])
-    for selection in (hard_diverse_topk(scores, 3, CHAIN), diverse_topk(scores, 3, CHAIN, sigma=0.01)):
+    """However high it scores, however much noise there is."""
+    scores, inside = torch.tensor([[0.9, 0.8, 0.7, 5.0, -5.0]]), torch.tensor([[True, True, True, False, False]])
+    for sigma in (0.0, 0.01, 50.0):
+        selection = diverse_topk(scores, 3, CHAIN, sigma=sigma, inside=inside)
         assert selection.dense(5).argmax(dim=2).tolist() == [[0, 1, 2]]
+    for k, picks in ((3, [0, 1, 2]), (4, [0, 1, 2, 3])):
+        assert hard_diverse_topk(scores, k, CHAIN, inside=inside).index.tolist() == [picks]
+
+
+def test_outside_of_the_picture_there_is_no_gradient():
+    scores = torch.rand(1, 180, generator=seeded(0), requires_grad=True)
+    inside = torch.arange(180)[None] < 100
+    selection = diverse_topk(scores, 3, BOXES, sigma=0.1, inside=inside, generator=seeded(1))
+    (selection.dense(180) * torch.rand(3, 180, generator=seeded(2))).sum().backward()
+    assert (scores.grad[~inside] == 0).all()
+    assert (scores.grad[inside] != 0).any()
+
+
+def test_scores_may_be_any_numbers():
+    """No value means padding: what is chosen is the same wherever the scores lie."""
+    apart = torch.tensor([[0, 0, 4, 4], [10, 0, 14, 4], [20, 0, 24, 4]])
+    assert hard_diverse_topk(torch.tensor([[-100.0, -300.0, -400.0]]), 1, apart).index.tolist() == [[0]]
+    scores = torch.rand(2, 180, generator=seeded(0), dtype=torch.float64)
+    scores = scores - scores.amax(dim=1, keepdim=True)
+    here, there = (
+        diverse_topk(scores - shift, 3, BOXES, sigma=0.1, generator=seeded(1)).dense(180) for shift in (0.0, 100.0)
+    )
+    assert_close(here, there)
 
 
 def test_values_of_picks_fall_and_the_barred_come_last():
     values = torch.rand(50, 180, generator=seeded(0)).sort(dim=1, descending=True).values
     places = torch.rand(50, 180, generator=seeded(1)).argsort(dim=1)
-    picks = pick_apart(values, make_field(values, BOXES[places].float()), passes=30, max_overlap=0.0)
+    picks = pick_apart(values, make_field(BOXES[places].float()), passes=30, max_overlap=0.0)
     assert not picks.free.all(), "30 patches without a common pixel do not fit: the fallback must show"
     for row, free in zip(picks.value.tolist(), picks.free.tolist(), strict=True):
         assert free == sorted(free, reverse=True)

@@ -3,9 +3,8 @@ import inspect
 import pytest
 import torch
 
-from saccade import exhaustive, hard_topk, random_topk
-from saccade.selection import Exhaustive
-from saccade.selection.normalise import OUT_OF_REACH
+from saccade import Grid, exhaustive, hard_topk, random_topk
+from saccade.selection import Exhaustive, RandomTopK
 
 
 def test_ties_go_to_the_lower_index():
@@ -44,11 +43,23 @@ def test_too_many_patches_are_refused(select):
 
 
 def test_chance_never_falls_on_what_lies_outside_the_picture():
-    scores = torch.tensor([[0.3, -OUT_OF_REACH, 0.1, -OUT_OF_REACH]])
+    inside = torch.tensor([[True, False, True, False]])
     for seed in range(20):
-        assert random_topk(scores, 2, generator=torch.Generator().manual_seed(seed)).index.tolist() == [[0, 2]]
+        generator = torch.Generator().manual_seed(seed)
+        assert random_topk(torch.zeros(1, 4), 2, inside=inside, generator=generator).index.tolist() == [[0, 2]]
+    grid = Grid(torch.tensor([0]), torch.arange(4), (1, 1), inside)
+    assert all(RandomTopK(2)(torch.zeros(1, 4), grid).index.tolist() == [[0, 2]] for _ in range(20))
+
+
+def test_no_score_is_so_low_that_chance_never_falls_on_it():
+    scores = torch.full((300, 5), -150.0)
+    scores[:, 0] = -100.0
+    assert random_topk(scores, 1, generator=torch.Generator().manual_seed(0)).index.unique().tolist() == [0, 1, 2, 3, 4]
 
 
 def test_all_candidates_of_a_padded_batch_are_refused():
+    scores, grid = torch.tensor([[0.3, -150.0]]), Grid(torch.tensor([0]), torch.arange(2) * 8, (8, 8))
     with pytest.raises(ValueError, match=r"one size with data\.resize"):
-        Exhaustive()(torch.tensor([[0.3, -OUT_OF_REACH]]))
+        Exhaustive()(scores, grid.padded(torch.tensor([[8, 8]])))
+    for whole in (None, grid, grid.padded(torch.tensor([[8, 16]]))):
+        assert Exhaustive()(scores, whole).index.tolist() == [[0, 1]]

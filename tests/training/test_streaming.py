@@ -15,7 +15,7 @@ from saccade.datasets.dataset import collate_sources, unit_range
 from saccade.datasets.records import DataError
 from saccade.export.check import find_images
 from saccade.extraction import Grid
-from saccade.images import Sources, decode, make_view, open_image, slide
+from saccade.images import Sources, bands, decode, make_view, open_image
 from saccade.images.decode import BadImage
 from saccade.systems import load_model
 from saccade.training.callbacks import Panels
@@ -113,7 +113,7 @@ def noise(height: int, width: int) -> torch.Tensor:
 @pytest.mark.parametrize("piece_px", [70, 2**18])
 def test_missing_detail_in_pieces_is_that_of_the_image(piece_px, tmp_path, monkeypatch):
     """Where four times the view's resolution is the image's own."""
-    monkeypatch.setattr(slide, "PIECE_PX", piece_px)
+    monkeypatch.setattr(bands, "PIECE_PX", piece_px)
     pixels = (noise(61, 83) * 255).byte()
     tifffile.imwrite(tmp_path / "a.tif", pixels.permute(1, 2, 0).numpy(), photometric="rgb", tile=(16, 16))
     image = pixels[None] / 255

@@ -5,22 +5,27 @@ NTS-Net teaches its scores by ranking instead.
 """
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade.extraction import Candidates
 from saccade.selection.check import check_k, check_scores
-from saccade.selection.normalise import normalise_scores
+from saccade.selection.normalise import inside_of, normalise_scores
 from saccade.selection.selection import Selection, identity_selection
 from saccade.selection.suppression import best_apart
 
 
 def nms_topk(
-    scores: Float[Tensor, "B N"], boxes: Int[Tensor, "N 4"], k: int, *, iou: float = 0.25
+    scores: Float[Tensor, "B N"],
+    boxes: Int[Tensor, "N 4"],
+    k: int,
+    *,
+    iou: float = 0.25,
+    inside: Bool[Tensor, "B N"] | None = None,
 ) -> Int[Tensor, "B K"]:
     """The K best candidates of which no two overlap by more than `iou`, best first.
 
-    Where fewer than K are left, the best of those that were dropped fill up.
+    Where fewer than K are left, the best of those that were dropped fill up, and at last what is not `inside`.
 
     >>> boxes = torch.tensor([[0, 0, 10, 10], [1, 0, 11, 10], [20, 0, 30, 10]])
     >>> nms_topk(torch.tensor([[0.8, 0.9, 0.1]]), boxes, 2)
@@ -28,7 +33,7 @@ def nms_topk(
     """
     check_scores(scores)
     check_k(k, scores.shape[1])
-    return best_apart(scores, k, boxes, max_overlap=iou)
+    return best_apart(scores, k, boxes, max_overlap=iou, inside=inside)
 
 
 class NonMaximumTopK(nn.Module):
@@ -51,4 +56,5 @@ class NonMaximumTopK(nn.Module):
         """Select the best that do not overlap."""
         boxes = grid.boxes(torch.arange(scores.shape[1], device=scores.device))
         count = self.proposals if self.training else self.k
-        return identity_selection(nms_topk(scores, boxes, count, iou=self.iou), scores.dtype)
+        picks = nms_topk(scores, boxes, count, iou=self.iou, inside=inside_of(grid))
+        return identity_selection(picks, scores.dtype)

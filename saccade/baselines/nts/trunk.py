@@ -80,6 +80,8 @@ class NTSOutput(NamedTuple):
 class Trunk(Pretrained):
     """Both systems but for their losses; `selections` are the selectors that can be chosen by name."""
 
+    takes_sources = False  # anchors of many sizes are read from the standardised image
+
     def __init__(self, config: ModelConfig, selections: Mapping[str, Any]):
         super().__init__()
         self.config = config
@@ -102,9 +104,9 @@ class Trunk(Pretrained):
     def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> NTSOutput:
         """Logits of each image; `size` is the height and width of each where the rest of its H×W is padding."""
         self.check_images(image)
-        pixels, grid = self.standardise(image, size), self.grid(image.shape[-2:], image.device)
+        pixels, grid = self.standardise(image, size), self.grid(image.shape[-2:], image.device, size)
         chart = self.chart(pixels)  # B D h w
-        raw_scores, scores = self.score(chart, grid, size)  # B N
+        raw_scores, scores = self.score(chart, grid)  # B N
         selection = self.selection(scores, grid)  # index B S, weight B M S
         whole = self.dropout(self.features.net.forward_head(chart))  # B D
         parts = self.encode(self.extraction(pixels, selection, grid))  # B M D
@@ -114,10 +116,16 @@ class Trunk(Pretrained):
         others = self.image_prediction(whole), self.part_prediction(parts)
         return NTSOutput(logits, raw_scores, scores, selection, boxes, parts, *others)
 
-    def grid(self, image_size: Sequence[int], device: torch.device | str = "cpu") -> Anchors:
-        """The candidates of an image of `image_size` (height, width)."""
+    def grid(
+        self,
+        image_size: Sequence[int],
+        device: torch.device | str = "cpu",
+        size: Int[Tensor, "B 2"] | None = None,
+    ) -> Anchors:
+        """The candidates of an image of `image_size` (height, width), or of a batch padded to it from each `size`."""
         height, width = image_size
-        return self.extraction.grid((height, width), view_size((height, width), self.view.scale), device)
+        grid = self.extraction.grid((height, width), view_size((height, width), self.view.scale), device)
+        return grid if size is None else grid.padded(size)
 
     def standardise(
         self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None
@@ -133,7 +141,7 @@ class Trunk(Pretrained):
         return self.features.net.forward_features(F.pad(view, (0, right, 0, below)))
 
     def score(
-        self, chart: Float[Tensor, "B D h w"], grid: Anchors, size: Int[Tensor, "B 2"] | None
+        self, chart: Float[Tensor, "B D h w"], grid: Anchors
     ) -> tuple[Float[Tensor, "B N"], Float[Tensor, "B N"]]:
         """Raw and normalised scores of the anchors. The backbone is not trained to score: its map is detached."""
         if chart.shape[-2:] != grid.shape:
@@ -142,9 +150,9 @@ class Trunk(Pretrained):
                 f"{grid.shape[0]}×{grid.shape[1]}: use one that pads its convolutions, such as resnet50"
             )
         raw_scores = self.scorer(chart.detach())
-        if size is None:
+        if grid.inside is None:
             return raw_scores, self.selection.normalise(raw_scores)
-        return ignore_outside(raw_scores, grid.centred_in(size), self.selection.normalise)
+        return ignore_outside(raw_scores, grid.inside, self.selection.normalise)
 
     def encode(self, parts: Float[Tensor, "B K C P Q"]) -> Float[Tensor, "B K D"]:
         """Features of the parts, with dropout."""
