@@ -115,6 +115,14 @@ def refuse_glance(config: Stages) -> None:
         raise ValueError(f"the system {config.system} has no glance at the whole image: remove extraction.glance")
 
 
+def refuse_options(config: Stages) -> None:
+    """For systems that take none: all that they can be told is an option of one of their stages."""
+    if config.options:
+        raise ValueError(
+            f"the system {config.system} has no options of its own, got {', '.join(config.options)}: see its stages"
+        )
+
+
 def _parameters(part: Any) -> list[inspect.Parameter]:
     signature = inspect.signature(part).parameters.values()
     return [p for p in signature if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]

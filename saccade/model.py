@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.aggregation import AGGREGATIONS, Concat, Placed
-from saccade.config import ModelConfig, build, build_one
+from saccade.config import ModelConfig, build, build_one, refuse_options
 from saccade.extraction import Extraction, Grid
 from saccade.features import build_features
 from saccade.images import Sources, View, glance, view_size
@@ -56,6 +56,7 @@ class PatchSelectionModel(Pretrained):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
+        refuse_options(config)
         self.config = config
         self.view = build_one("view", View, config.view)
         self.extraction = build_one("extraction", Extraction, config.extraction)

@@ -18,18 +18,11 @@ SYSTEMS: dict[str, Any] = {
     "nts_net": NTSNet,
     "nts_topk": NTSTopK,
 }
-# All that these can be told is an option of one of their stages.
-WITHOUT_OPTIONS = (PatchSelectionModel, CNN, Majority)
 
 
 def build_model(config: ModelConfig) -> Pretrained:
     """The model that `config` describes."""
-    system = _system(config.system)
-    if config.options and system in WITHOUT_OPTIONS:
-        raise ValueError(
-            f"the system {config.system} has no options of its own, got {', '.join(config.options)}: see its stages"
-        )
-    return system(config)
+    return _system(config.system)(config)
 
 
 def load_model(folder: str | Path) -> Pretrained:

@@ -25,8 +25,9 @@ def test_options_that_a_system_does_not_have_are_refused(system):
     selection = {"name": "nms", "k": 2} if system == "nts_net" else {"name": "perturbed", "k": 2}
     scorer = {"name": "proposals"} if system.startswith("nts") else {"name": "conv"}
     stages = {"features": features, "selection": selection, "scorer": scorer, "extraction": {"patch": 32}}
-    with pytest.raises(ValueError, match=f"system {system} has no option.*wheels"):
-        build_model(config(system, **stages, options={"wheels": 4}))
+    for build in (build_model, SYSTEMS[system]):
+        with pytest.raises(ValueError, match=f"system {system} has no option.*wheels"):
+            build(config(system, **stages, options={"wheels": 4}))
 
 
 def test_another_system_is_told_apart_from_a_broken_folder(tmp_path):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from saccade.config import ModelConfig, build, build_one
+from saccade.config import ModelConfig, build, build_one, refuse_options
 from saccade.features import build_features
 from saccade.images import Sources, View, view_size
 from saccade.prediction import HEADS
@@ -33,6 +33,7 @@ class CNN(Pretrained):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
+        refuse_options(config)
         self.config = config
         self.view = build_one("view", View, config.view)
         size = view_size(config.image_size, self.view.scale)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from saccade.config import ModelConfig
+from saccade.config import ModelConfig, refuse_options
 from saccade.images import Sources
 from saccade.pretrained import Pretrained
 
@@ -31,6 +31,7 @@ class Majority(Pretrained):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
+        refuse_options(config)
         self.config = config
         self.bias = nn.Parameter(torch.zeros(config.num_classes))
 
