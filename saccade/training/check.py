@@ -80,7 +80,7 @@ def check_values(recipe: Recipe) -> None:
     for rule in RULES:
         for key in rule.keys.split():
             value = _get(recipe, key)
-            if value is not None and not rule.accepts(value):
+            if value is not _UNSET and not rule.accepts(value):
                 raise ValueError(f"{key} is {_show(value)}: expected {rule.expected}")
 
 
@@ -100,11 +100,19 @@ def _check_together(recipe: Recipe) -> None:
         )
 
 
+_UNSET = object()
+
+
 def _get(tree: Any, key: str) -> Any:
+    """The value of a dotted key; null means unset, but not for an option of a model's part that was given."""
     for name in key.split("."):
-        tree = tree.get(name) if isinstance(tree, dict) else getattr(tree, name)
-    return tree
+        if isinstance(tree, dict):
+            return tree.get(name, _UNSET)
+        tree = getattr(tree, name)
+    return _UNSET if tree is None else tree
 
 
 def _show(value: Any) -> str:
+    if value is None:
+        return "null"
     return str(list(value)) if isinstance(value, tuple) else str(value)

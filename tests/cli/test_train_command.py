@@ -66,6 +66,7 @@ def test_a_key_of_a_stage_counts_wherever_the_stage_stands(flags):
     [
         ("--k", "0", "model.selection.k is 0: expected a whole number of at least 1"),
         ("--k", "abc", "model.selection.k is abc: expected a whole number"),
+        ("--k", "null", "model.selection.k is null: expected a whole number"),
         ("--k", "2.5", "model.selection.k is 2.5: expected a whole number"),
         ("--batch", "0", "batch is 0: expected at least 1"),
         ("--devices", "0", "devices is 0: expected at least 1"),
