@@ -98,6 +98,14 @@ def _check_together(recipe: Recipe) -> None:
             "model.selection.discrete is false and sigma_decay is linear: the model would be tested with noise that "
             "training has taken away; expected sigma_decay constant, or discrete true"
         )
+    clipped = recipe.optimiser.clip_norm or recipe.optimiser.clip_value
+    if recipe.model.scorer.get("name") == "backbone" and not (clipped or recipe.warm_up.steps or recipe.guide.share):
+        # Adam would divide by its length for thousands of steps.
+        raise ValueError(
+            "model.scorer is backbone, whose scores are all equal at first, and normalising those makes its first "
+            "gradient about 100,000 times too long: expected optimiser.clip_norm, such as 1.0, or another start "
+            "(warm_up.steps or guide.share)"
+        )
 
 
 _UNSET = object()

@@ -67,6 +67,14 @@ def test_noise_that_is_gone_at_the_end_is_not_tested_with():
     check_recipe(replace(soft, sigma_decay="constant"))
 
 
+def test_a_scorer_that_starts_with_equal_scores_needs_a_gentle_start():
+    bare = changed("model.scorer", {"name": "backbone"})
+    with pytest.raises(ValueError, match=r"expected optimiser.clip_norm, such as 1\.0"):
+        check_recipe(bare)
+    check_recipe(replace(bare, optimiser=replace(bare.optimiser, clip_norm=1.0)))
+    check_recipe(replace(bare, guide=replace(bare.guide, share=0.5)))
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
