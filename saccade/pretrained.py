@@ -6,6 +6,7 @@ from typing import Any, TypeVar, overload
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
+from safetensors import SafetensorError
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
@@ -102,6 +103,10 @@ class Pretrained(nn.Module):
             raise ValueError(
                 f"the weights in {folder} do not fit its config ({error}): were they written by another version of "
                 "Saccade? Use that one, or train again"
+            ) from error
+        except SafetensorError as error:
+            raise ValueError(
+                f"{Path(folder) / 'model.safetensors'} is damaged ({error}): copy it anew, or train again"
             ) from error
         return model.eval()
 

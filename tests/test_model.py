@@ -161,6 +161,14 @@ def test_loading_does_not_ask_for_the_initial_weights_again(tmp_path):
     assert_close(loaded(IMAGES).logits, model.eval()(IMAGES).logits, atol=0, rtol=0)
 
 
+def test_a_damaged_file_of_weights_is_named(tmp_path):
+    make().save_pretrained(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"model.safetensors is damaged .* train again"):
+        PatchSelectionModel.from_pretrained(tmp_path)
+
+
 def test_loading_from_nowhere_says_what_is_missing(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no config.json in .*save_pretrained"):
         PatchSelectionModel.from_pretrained(tmp_path)

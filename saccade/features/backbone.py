@@ -7,6 +7,7 @@ from typing import Any
 import timm
 import torch
 from jaxtyping import Float
+from safetensors import SafetensorError
 from timm.data.config import resolve_model_data_config
 from torch import Tensor, nn
 
@@ -38,8 +39,9 @@ class Backbone(nn.Module):
     ):
         super().__init__()
         if not timm.is_model(model):
-            close = ", ".join(timm.list_models(f"*{model[:6]}*")[:5]) or "see timm.list_models()"
-            raise ValueError(f"timm has no model {model!r}: did you mean one of {close}?")
+            close = ", ".join(timm.list_models(f"*{model[:6]}*")[:5])
+            hint = f"did you mean one of {close}?" if close else "timm.list_models() has all of their names"
+            raise ValueError(f"timm has no model {model!r}: {hint}")
         options: dict[str, Any] = {}
         if weights is not None:
             if not (Path(weights).is_file() and weights.endswith(".safetensors")):
@@ -54,9 +56,17 @@ class Backbone(nn.Module):
         seen = image_channels or channels
         loads = pretrained or weights is not None
         create = partial(timm.create_model, model, num_classes=0, **options)
-        self.net = create(in_chans=channels, pretrained=loads and seen == channels)
-        if loads and seen < channels:
-            _copy_weights(create(in_chans=seen, pretrained=True), self.net)
+        try:
+            self.net = create(in_chans=channels, pretrained=loads and seen == channels)
+            if loads and seen < channels:
+                _copy_weights(create(in_chans=seen, pretrained=True), self.net)
+        except (RuntimeError, SafetensorError) as error:
+            if weights is None:
+                raise
+            raise ValueError(
+                f"{weights} does not hold the weights of {model} with timm's key names ({_shortly(error)}): is the "
+                "file whole, and of this network?"
+            ) from error
         # Some nets widen their features in the classifier's first layer, which stays.
         self.width = int(getattr(self.net, "head_hidden_size", None) or self.net.num_features)  # pyright: ignore
         data = resolve_model_data_config(self.net)
@@ -70,6 +80,12 @@ class Backbone(nn.Module):
     def forward(self, patches: Float[Tensor, "n C P Q"]) -> Float[Tensor, "n D"]:
         """Features of each patch."""
         return self.net((patches - self.mean) / self.std)
+
+
+def _shortly(error: Exception) -> str:
+    """torch lists every weight that does not fit."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 160 else f"{text[:160]}…"
 
 
 def _copy_weights(source: nn.Module, target: nn.Module) -> None:

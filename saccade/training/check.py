@@ -35,10 +35,11 @@ RULES = (
         "a height and a width of at least one pixel, such as [960, 1280]",
     ),
     _Rule("model.selection.k model.scorer.pool model.scorer.stride", _is_whole, "a whole number of at least 1"),
+    _Rule("model.features.model", lambda value: isinstance(value, str), "the name of a timm model, such as resnet18"),
     _Rule("model.extraction.patch", _is_size, "a side of at least 1 px, such as 100, or [height, width]"),
     _Rule(
         "model.view.scale",
-        lambda value: isinstance(value, (int, float)) and 0 < value < math.inf,
+        lambda value: isinstance(value, (int, float)) and 0 < value <= 1,
         "a number above 0 and at most 1, such as 0.25",
     ),
     _Rule("warm_up.lr optimiser.lr optimiser.scorer_lr", lambda value: 0 < value < math.inf, "a number above 0"),

@@ -26,6 +26,7 @@ from saccade.datasets.augment import build_augmentation
 from saccade.datasets.dataset import ImageDataset, batch_of_one, unit_range
 from saccade.datasets.recognise import load_as_given, source_name
 from saccade.datasets.records import UNSPLIT, DataError, Records
+from saccade.evaluation import wilson_interval
 from saccade.pretrained import Pretrained
 from saccade.report.page import write_report
 from saccade.systems import build_model, load_model
@@ -65,7 +66,8 @@ def train(recipe: Recipe, folder: Path | str, *, console: Console | None = None)
         _fit(task, folder, facts, console)
         for split in ("val", "test"):
             if split in task.data:
-                _evaluate(folder, load_model(folder / "best"), task.data[split], split, recipe, console)
+                summary = _evaluate(folder, load_model(folder / "best"), task.data[split], split, recipe, console)
+                _show_accuracy(summary, console)
         facts.finish()
         _show_report(folder, console)
     return folder
@@ -91,6 +93,14 @@ def make_task(recipe: Recipe) -> Task:
 def _show_notes(records: Records, console: Console) -> None:
     for note in records.notes:
         console.print(note, soft_wrap=True, highlight=False, markup=False)
+
+
+@rank_zero_only
+def _show_accuracy(summary: Mapping[str, Any], console: Console) -> None:
+    accuracy, count = summary["accuracy"], summary["images"]
+    low, high = (f"{100 * end:.1f}" for end in wilson_interval(round(accuracy * count), count))
+    split = {"val": "validation", "test": "test"}[summary["split"]]
+    console.print(f"{split} accuracy {accuracy:.1%} (95%: {low}–{high}), images: {count:,}", highlight=False)
 
 
 @rank_zero_only

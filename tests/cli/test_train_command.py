@@ -29,7 +29,7 @@ def recipe(tmp_path) -> Path:
         (["--steps", "0"], "steps is 0: expected at least 1"),
         (["--k", "10000"], "k is 10000 and there are"),
         (["--patch", "65"], "larger than the image of 64×64 px"),
-        (["--view-scale", "3"], "view scale is 3"),
+        (["--view-scale", "3"], "model.view.scale is 3: expected a number above 0 and at most 1"),
         (["--backbone", "resnot18"], "timm has no model 'resnot18'"),
         (["--weights", "nowhere.safetensors"], "'weights'"),
         (["--model.selection.kk", "3"], "has no option 'kk': it takes k, sigma"),
@@ -66,6 +66,8 @@ def test_a_key_of_a_stage_counts_wherever_the_stage_stands(flags):
     [
         ("--k", "0", "model.selection.k is 0: expected a whole number of at least 1"),
         ("--k", "abc", "model.selection.k is abc: expected a whole number"),
+        ("--view-scale", "2", "model.view.scale is 2: expected a number above 0 and at most 1"),
+        ("--backbone", "null", "model.features.model is null: expected the name of a timm model"),
         ("--k", "null", "model.selection.k is null: expected a whole number"),
         ("--k", "2.5", "model.selection.k is 2.5: expected a whole number"),
         ("--batch", "0", "batch is 0: expected at least 1"),

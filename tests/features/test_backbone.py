@@ -59,3 +59,14 @@ def test_unknown_names_and_missing_files_say_what_to_do():
         Backbone(model="resnet19")
     with pytest.raises(FileNotFoundError, match=r"no usable weights at nowhere.safetensors"):
         Backbone(model="resnet10t", weights="nowhere.safetensors")
+
+
+def test_weights_of_another_network_or_a_damaged_file_are_refused_in_one_sentence(tmp_path):
+    path = tmp_path / "weights.safetensors"
+    save_file(timm.create_model("resnet18").state_dict(), path)
+    with pytest.raises(ValueError, match=r"weights.safetensors does not hold the weights of resnet50") as refused:
+        Backbone(model="resnet50", weights=str(path))
+    assert len(str(refused.value)) < 500
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(ValueError, match=r"does not hold the weights of resnet18 .* is the file whole"):
+        Backbone(model="resnet18", weights=str(path))

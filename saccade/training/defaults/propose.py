@@ -116,9 +116,10 @@ def _model_of(weights: str | None) -> str:
 
     model = Path(weights).name.split(".")[0]
     if not timm.is_model(model):
+        missing = "" if Path(weights).is_file() else " (and give a file: there is none of this name)"
         raise ValueError(
-            f"{weights}: which network are these weights for? {model!r} is none of timm's; name it with "
-            "--model.features.model"
+            f"{weights}: which network are these weights for? {model!r} is none of timm's; name it with --backbone, "
+            f"which is short for --model.features.model{missing}"
         )
     return model
 
