@@ -114,7 +114,7 @@ def test_the_plot_has_a_box_for_several_runs_a_dot_for_each_and_the_papers_numbe
     medians = [line for line in axes.lines if line.get_color() == figures.SEVERAL[1]]
     assert [list(line.get_xdata()) for line in medians] == [pytest.approx([92, 92])]  # one run has no box
     theirs = [line for line in axes.lines if line.get_marker() == "D"]
-    assert [list(line.get_xydata().ravel()) for line in theirs] == [[90, 2, 91, 1]]
+    assert [list(zip(*line.get_data(), strict=True)) for line in theirs] == [[(90, 2), (91, 1)]]
     assert axes.get_title(loc="left") == "Spots, small scale"
 
 
