@@ -103,8 +103,15 @@ def make(
     # Runs that start together wait for the first one; a finished set may lie where nobody can write, locks neither.
     lock = locked(out.with_name(f".{out.name}.lock"), wait=True)
     with lock if os.access(out.parent, os.W_OK) else nullcontext():
+        record = out / SETTINGS_FILE
+        begun = record.is_file()
         _claim(out, {"generator": name, "version": generator.version, "count": count, **keywords})
-        _make_missing(name, generator, out, count, keywords, workers or os.cpu_count() or 1)
+        try:
+            _make_missing(name, generator, out, count, keywords, workers or os.cpu_count() or 1)
+        except DataError:  # settings that cannot be drawn do not keep the folder
+            if not begun and [*_visible(out)] == [record]:
+                record.unlink()
+            raise
     return out
 
 

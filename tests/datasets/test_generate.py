@@ -144,3 +144,11 @@ def test_listing_the_generators_does_not_import_torch():
     code = "import sys; from saccade.datasets.generate import GENERATORS; print(*GENERATORS, 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "signs billiard megapixel-mnist megapixel-mnist-images False\n"
+
+
+def test_settings_that_were_refused_do_not_keep_the_folder(tmp_path):
+    with pytest.raises(DataError):
+        make("billiard", tmp_path / "set", count=1, size=(20, 20), workers=1)
+    make("billiard", tmp_path / "set", count=1, size=(112, 112), workers=1)
+    with pytest.raises(DataError, match="holds data of other settings"):
+        make("billiard", tmp_path / "set", count=1, size=(120, 120), workers=1)
