@@ -188,9 +188,9 @@ def test_a_large_ordinary_file_is_read_by_parts_too(run, image, monkeypatch):
     monkeypatch.setattr("saccade.predictor.reading.LARGE_PX", 1000)
     assert not isinstance(predictor.reader(image).pixels, torch.Tensor)
     answer = predictor(image)
-    assert answer.probabilities == pytest.approx(expected.probabilities, abs=1e-5)
+    assert answer.probabilities == pytest.approx(expected.probabilities, abs=1e-6)
     assert [box[:4] for box in answer.boxes] == [box[:4] for box in expected.boxes]
-    assert [box.score for box in answer.boxes] == pytest.approx([box.score for box in expected.boxes], abs=1e-5)
+    assert [box.score for box in answer.boxes] == pytest.approx([box.score for box in expected.boxes], abs=1e-6)
     assert answer.size == expected.size
 
 
