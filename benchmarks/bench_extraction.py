@@ -4,9 +4,9 @@ python benchmarks/bench_extraction.py
 """
 
 import torch
-from baselines import OneHotTopK, extract_from_all
 from bench_operator import DRAWS, SIGMA, K, make_scores
 from measure import comparison_rows, extra_peak_mb, extra_peak_mb_elsewhere, median_seconds, memory_case, print_table
+from rival_operators import OneHotTopK, extract_from_all
 
 from saccade import extract, perturbed_topk
 from saccade.extraction import make_grid

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from measure import median_seconds, print_table
 
-from saccade.datasets import billiard_render, signs
-from saccade.datasets.generate import make
-from saccade.datasets.megapixel_mnist import MegapixelMNIST
+from saccade.data import billiard_render, signs
+from saccade.data.generate import make
+from saccade.data.megapixel_mnist import MegapixelMNIST
 
 COUNT, WORKERS = {"signs": 400, "billiard": 300}, 2
 MODULES = {"signs": signs, "billiard": billiard_render}

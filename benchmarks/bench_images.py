@@ -18,11 +18,11 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from saccade.datasets.dataset import ImageDataset, collate
-from saccade.datasets.records import Record, Records
+from saccade.data.dataset import ImageDataset, collate
+from saccade.data.records import Record, Records
 from saccade.images import make_view
 from saccade.images.file import FileImage
-from saccade.images.source import open_image
+from saccade.images.image_source import open_image
 
 JPEGS, JPEG_SIZE, VIEW, BATCH, WORKERS = 96, (960, 1280), 1 / 3, 8, 2
 TIFF_SIDE, TILE, SMALLEST_LEVEL = 32768, 512, 1024

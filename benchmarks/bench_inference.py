@@ -16,8 +16,8 @@ from measure import print_table
 from torch import Tensor
 
 from saccade.inference import for_inference
+from saccade.reproduce.speed.contestants import Setting, System
 from saccade.reproduce.speed.measure import make_model
-from saccade.reproduce.speed.systems import Setting, System
 
 SETTING, ROUNDS, BATCHES = Setting(), 5, (1, 4)
 SYSTEMS = System("resnet50"), System("resnet50", 10, 100)

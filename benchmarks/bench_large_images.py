@@ -31,7 +31,7 @@ DECODE_BYTES = 4e9
 
 
 def make_tiles() -> MakeTile:
-    """One of a hundred parts of one texture, by chance: neighbours do not match, which no reader minds."""
+    """One of a hundred parts of one texture, by chance: neighbors do not match, which no reader minds."""
     coarse = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8)
     texture = np.array(Image.fromarray(coarse).resize((4 * TILE, 4 * TILE), Image.Resampling.BICUBIC))
 

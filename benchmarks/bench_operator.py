@@ -6,11 +6,11 @@ python benchmarks/bench_operator.py
 from typing import cast
 
 import torch
-from baselines import OneHotTopK
 from measure import comparison_rows, extra_peak_mb, extra_peak_mb_elsewhere, median_seconds, memory_case, print_table
+from rival_operators import OneHotTopK
 from torch import Tensor
 
-from saccade import normalise_scores, perturbed_topk
+from saccade import normalize_scores, perturbed_topk
 from saccade.selection.perturbed import GradientName
 
 BATCH, CANDIDATES, K, DRAWS, SIGMA = 8, 2028, 10, 500, 0.05
@@ -23,7 +23,7 @@ def make_scores(kind: str, *, batch: int = BATCH, n: int = CANDIDATES) -> Tensor
     if kind == "peaked":
         top = torch.rand(batch, n, generator=generator).topk(K, dim=1).indices
         scores = (0.3 * scores).scatter(1, top, 0.9 + 0.1 * torch.rand(batch, K, generator=generator))
-    return normalise_scores(scores)
+    return normalize_scores(scores)
 
 
 def step_of(method: str, kind: str, **size: int):

@@ -11,9 +11,9 @@ from importlib import import_module
 from typing import NamedTuple
 
 import torch
-from baselines import OneHotTopK
 from bench_operator import BATCH, CANDIDATES, DRAWS, SIGMA, K, make_scores
 from measure import extra_peak_mb, extra_peak_mb_elsewhere, median_seconds, memory_case, print_table
+from rival_operators import OneHotTopK
 from torch import Tensor
 
 from saccade.extraction import make_grid

@@ -17,8 +17,8 @@ from measure import extra_peak_mb, extra_peak_mb_elsewhere, memory_case, print_t
 from slides import CLASSES, SIDE, write_slides
 
 from saccade.config import ModelConfig
-from saccade.datasets.dataset import Batch, ImageDataset, collate_sources
-from saccade.datasets.records import Record, Records
+from saccade.data.dataset import Batch, ImageDataset, collate_sources
+from saccade.data.records import Record, Records
 from saccade.model import PatchSelectionModel
 from saccade.training.warm_up import missing_detail, warm_up_loss
 
@@ -76,11 +76,11 @@ def prepare(name: str, folder: Path) -> Callable[[], None]:
     dataset = read_slides(folder)
     model = make_model()
     if name == "training":
-        optimiser = torch.optim.Adam(model.scorer.parameters(), 3e-3)
+        optimizer = torch.optim.Adam(model.scorer.parameters(), 3e-3)
         for _ in range(WARM_UPS):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             warm_up(model, collate_sources([dataset[number] for number in range(BATCH)], scale=SCALE))
-            optimiser.step()
+            optimizer.step()
     return lambda: STEPS[name](model, collate_sources([dataset[number] for number in range(BATCH)], scale=SCALE))
 
 

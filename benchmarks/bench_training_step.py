@@ -47,7 +47,7 @@ def staged_step(model: PatchSelectionModel, image: Tensor, label: Tensor) -> dic
     grid = model.grid(image.shape[-2:])
     view = run("view", lambda: model.view(image))
     raw = cut("scorer", run("scorer", lambda: model.scorer(view).scores))
-    selection = run("selection", lambda: model.selection(model.selection.normalise(raw)))
+    selection = run("selection", lambda: model.selection(model.selection.normalize(raw)))
     selection = selection._replace(weight=cut("selection", selection.weight))
     patches = run("extraction", lambda: model.extraction(image, selection, grid))
     patches = cut("extraction", patches).flatten(0, 1)

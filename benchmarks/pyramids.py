@@ -21,7 +21,7 @@ MakeTile = Callable[[int, int, int], bytes]
 
 
 def encode(pixels: np.ndarray) -> bytes:
-    """A tile as the file holds it: differences between neighbours in a row, deflated."""
+    """A tile as the file holds it: differences between neighbors in a row, deflated."""
     differences = pixels.copy()
     differences[:, 1:] -= pixels[:, :-1]
     return zlib.compress(differences.tobytes(), 1)

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from measure import print_table
 
+from saccade.building import build_model, load_model
 from saccade.cli.memory import keep_freed_memory
-from saccade.datasets.dataset import ImageDataset, unit_range
+from saccade.data.dataset import ImageDataset, unit_range
 from saccade.evaluation import Predictions, gather, measure, predict_batch
-from saccade.systems import build_model, load_model
-from saccade.training.data import evaluation_loader, open_records, open_split, training_loader
+from saccade.training.batches import evaluation_loader, open_records, open_split, training_loader
 from saccade.training.recipe import Recipe, load_recipe
 
 GRADIENTS = ("conditional", "score", "diagonal")
@@ -52,15 +52,15 @@ def learn(
     model: Any, data: dict[str, ImageDataset], recipe: Recipe, every: int, count: int
 ) -> Iterator[dict[str, float]]:
     """The scorer learns; what is measured before the first step and after every `every` steps."""
-    optimiser = torch.optim.AdamW(model.scorer.parameters(), lr=LEARNING_RATE)
+    optimizer = torch.optim.AdamW(model.scorer.parameters(), lr=LEARNING_RATE)
     yield look(model, data["val"], recipe, count)
     for step, batch in enumerate(training_loader(data["train"], recipe, now=lambda: 0), start=1):
         model.selection.train()
         torch.manual_seed(step)
         output = model(unit_range(batch.image))
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         torch.nn.functional.cross_entropy(output.logits, batch.label).backward()
-        optimiser.step()
+        optimizer.step()
         if step % every == 0:
             model.selection.eval()
             yield look(model, data["val"], recipe, count)

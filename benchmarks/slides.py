@@ -18,10 +18,10 @@ import numpy as np
 from PIL import Image
 from pyramids import TILE, write_pyramid
 
-from saccade.datasets.rendering.box import Box
-from saccade.datasets.rendering.sign_plates import plate_box
-from saccade.datasets.rendering.street_scene import render
-from saccade.datasets.signs import draw_scene, label_of
+from saccade.data.rendering.box import Box
+from saccade.data.rendering.sign_plates import plate_box
+from saccade.data.rendering.street_scene import render
+from saccade.data.signs import draw_scene, label_of
 
 SIDE, SMALL, SIGN_PX, MARGIN_PX = 20_000, 250, (96, 110), 20
 BACKGROUNDS = 8

@@ -16,7 +16,7 @@ facts = {name: json.loads(value) for name, value in session.get_modelmeta().cust
 picture = ImageOps.exif_transpose(Image.open(photo)).convert("RGB")
 if facts["resize"]:  # height, width: the model was trained on images brought to one size
     picture = picture.resize(facts["resize"][::-1], Image.Resampling.BILINEAR)
-if facts.get("crop"):  # height, width: of that it saw the centre
+if facts.get("crop"):  # height, width: of that it saw the center
     height, width = facts["crop"]
     left, top = round((picture.width - width) / 2), round((picture.height - height) / 2)
     picture = picture.crop((left, top, left + width, top + height))

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from saccade.extraction import Grid, extract
     from saccade.images import make_view
     from saccade.model import Output, PatchSelectionModel
+    from saccade.predict import Prediction, Predictor
     from saccade.prediction import score_entropy, selection_loss
-    from saccade.predictor import Prediction, Predictor
     from saccade.selection import (
         PerturbedTopK,
         Selection,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         gumbel_topk,
         hard_topk,
         linear_decay,
-        normalise_scores,
+        normalize_scores,
         perturbed_topk,
         random_topk,
         sinkhorn_topk,
@@ -38,7 +38,7 @@ _HOME = {
     "PatchSelectionModel": "model",
     "Output": "model",
     "make_view": "images",
-    "normalise_scores": "selection",
+    "normalize_scores": "selection",
     "Selection": "selection",
     "PerturbedTopK": "selection",
     "perturbed_topk": "selection",
@@ -65,7 +65,7 @@ __all__ = [  # noqa: RUF022 (the order tells the story)
     "PatchSelectionModel",
     "Output",
     "make_view",
-    "normalise_scores",
+    "normalize_scores",
     "Selection",
     "PerturbedTopK",
     "perturbed_topk",

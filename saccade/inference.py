@@ -17,8 +17,8 @@ from timm.layers import BatchNormAct2d, Conv2dSame  # pyright: ignore[reportPriv
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from saccade.pretrained import Pretrained
-from saccade.scorer.backbone import FixedPadding
+from saccade.scorer.backbone_scorer import FixedPadding
+from saccade.system import System
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -39,7 +39,7 @@ def for_inference(model: Model, *, compile: bool = False) -> Model:
     """
     model = deepcopy(model).eval().requires_grad_(False)
     fold_batch_norms(model)
-    if isinstance(model, Pretrained):
+    if isinstance(model, System):
         model.folded = True
     model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     if compile and isinstance(features := getattr(model, "features", None), nn.Module):
@@ -96,7 +96,7 @@ def _layer(model: nn.Module, name: Any) -> Any:
 
 
 def _is_plain(layer: nn.Module) -> bool:
-    """A convolution by its own weight: not by one that is standardised or made of others at every call."""
+    """A convolution by its own weight: not by one that is standardized or made of others at every call."""
     return type(layer) in (nn.Conv2d, Conv2dSame, FixedPadding) and "weight" in layer._parameters
 
 

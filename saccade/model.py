@@ -19,16 +19,16 @@ from saccade.extraction import Extraction, Grid
 from saccade.features import build_features
 from saccade.images import Sources, View, glance, view_size
 from saccade.prediction import HEADS, mixture_loss, selection_loss
-from saccade.pretrained import Pretrained
 from saccade.scorer import SCORERS, attend
 from saccade.selection import SELECTIONS, Selection, ignore_outside
-from saccade.selection.check import check_k, check_together
+from saccade.selection.refusals import check_k, check_together
+from saccade.system import System
 
 
 class Output(NamedTuple):
     """What the model says and where it looked.
 
-    raw_scores are the scorer's own, scores those normalised per image; boxes are left, top, right, bottom in image
+    raw_scores are the scorer's own, scores those normalized per image; boxes are left, top, right, bottom in image
     pixels of the candidates in `selection.index` (of a hard selection exactly the K patches that were looked at);
     features are those of the K slots; context is what was seen of the whole image beside them, by the scorer in its
     view and by the feature network at a glance (of width 0 where neither looks); grid has all candidates.
@@ -44,7 +44,7 @@ class Output(NamedTuple):
     grid: Grid
 
 
-class PatchSelectionModel(Pretrained):
+class PatchSelectionModel(System):
     """Classify an image by its K best patches: softly selected in training mode, hard in evaluation mode.
 
     >>> import torch
@@ -105,9 +105,9 @@ class PatchSelectionModel(Pretrained):
         image = self.with_positions(image, size)
         grid = self.grid(image.shape[-2:], image.device, size)
         raw_scores, evidence = self.scorer(self.view(image))  # B N, B N E
-        scores = self.selection.normalise(raw_scores)  # B N
+        scores = self.selection.normalize(raw_scores)  # B N
         if grid.inside is not None:
-            raw_scores, scores = ignore_outside(raw_scores, grid.inside, self.selection.normalise)
+            raw_scores, scores = ignore_outside(raw_scores, grid.inside, self.selection.normalize)
         selection = select(scores) if select else self.selection(scores, grid)  # index B S, weight B K S
         patches = self.extraction(image, selection, grid)  # B K C P P
         features, glanced = self._read(patches, image, size)  # B K D, B D or B 0

@@ -14,13 +14,13 @@ from torch import nn
 from torch.testing import assert_close
 from torchvision.transforms.v2 import CenterCrop
 
+from saccade.building import build_model, load_model
 from saccade.cli import main
 from saccade.config import ModelConfig
-from saccade.export import check, program
-from saccade.export.export import describe
+from saccade.export import parity, program
+from saccade.export.exporting import describe
 from saccade.export.formats import FORMATS
-from saccade.predictor.preparation import Preparation
-from saccade.systems import build_model, load_model
+from saccade.predict.preparation import Preparation
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra `export`")
 
@@ -162,11 +162,11 @@ def wrong_by(shift: float, hard: program.HardModel):
 
 def test_a_difference_is_an_error_and_a_small_one_is_told(tmp_path):
     hard = program.HardModel(load_model(make_model(tmp_path / "model", system="cnn")))
-    images = check.Images([torch.rand(2, 3, 60, 72)], "two images")
-    found = check.compare(hard, wrong_by(1e-6, hard), images, ["logits"])
+    images = parity.Images([torch.rand(2, 3, 60, 72)], "two images")
+    found = parity.compare(hard, wrong_by(1e-6, hard), images, ["logits"])
     assert 0 < found.difference["logits"] < 1e-5
     with pytest.raises(ValueError, match="differs from PyTorch on two images"):
-        check.compare(hard, wrong_by(1e-2, hard), images, ["logits"])
+        parity.compare(hard, wrong_by(1e-2, hard), images, ["logits"])
 
 
 def test_other_patches_are_an_error_unless_their_scores_are_equal(tmp_path):
@@ -178,12 +178,12 @@ def test_other_patches_are_an_error_unless_their_scores_are_equal(tmp_path):
 
     textured, flat = torch.rand(1, 3, 60, 72, generator=torch.Generator().manual_seed(0)), torch.ones(1, 3, 60, 72)
     with torch.no_grad():
-        assert hard.margin(textured) > check.TIE
-        assert hard.margin(flat) < check.TIE
+        assert hard.margin(textured) > parity.TIE
+        assert hard.margin(flat) < parity.TIE
     with pytest.raises(ValueError, match="differs from PyTorch"):
-        check.compare(hard, other_boxes, check.Images([textured, flat], "both"), program.OUTPUTS)
+        parity.compare(hard, other_boxes, parity.Images([textured, flat], "both"), program.OUTPUTS)
     with pytest.raises(ValueError, match="candidates of equal scores"):
-        check.compare(hard, other_boxes, check.Images([flat], "one"), program.OUTPUTS)
+        parity.compare(hard, other_boxes, parity.Images([flat], "one"), program.OUTPUTS)
 
 
 class Fixed(nn.Module):
@@ -205,7 +205,7 @@ def test_a_tie_among_patches_that_suppression_left_is_a_tie(tmp_path):
     scores = torch.zeros(1, *model.grid((60, 72)).shape)
     scores[0, 0, 0], scores[0, 0, 1], scores[0, -1, 0], scores[0, -1, -1] = 1.0, 0.9, 0.5, 0.5 - 1e-7
     model.scorer = Fixed(model.scorer, scores.flatten(1))
-    assert 0 <= hard.margin(torch.rand(1, 3, 60, 72)) < check.TIE
+    assert 0 <= hard.margin(torch.rand(1, 3, 60, 72)) < parity.TIE
 
 
 def test_the_file_tells_how_to_prepare_an_image(tmp_path):

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 from torch.testing import assert_close
 
+from saccade.building import build_model
 from saccade.config import ModelConfig
 from saccade.inference import fold_batch_norms, for_inference
-from saccade.systems import build_model
 
 
 def unsettle(model: nn.Module) -> nn.Module:
@@ -94,7 +94,7 @@ class Sharing(nn.Module):
         nn.Sequential(StdConv2d(4, 4, 3), nn.BatchNorm2d(4)),
         nn.Sequential(weight_norm(nn.Conv2d(4, 4, 3)), nn.BatchNorm2d(4)),
     ],
-    ids=["shared", "standardised", "normed"],
+    ids=["shared", "standardized", "normed"],
 )
 def test_a_convolution_that_is_more_than_its_weight_is_left_alone(model):
     torch.manual_seed(0)

@@ -9,7 +9,7 @@ SIDE, SPOT, STEPS = 96, 12, 300
 
 
 def make_batch(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """A grey spot on noise, finely striped along x or y: a view at 1/4 shows the spot and not its stripes."""
+    """A gray spot on noise, finely striped along x or y: a view at 1/4 shows the spot and not its stripes."""
     images = 0.1 * torch.rand(count, 1, SIDE, SIDE, generator=generator)
     labels = torch.randint(2, (count,), generator=generator)
     corners = torch.randint(SIDE - SPOT, (count, 2), generator=generator)
@@ -34,19 +34,19 @@ def test_the_scorer_finds_the_evidence():
         features={"name": "ats", "width": 16},
     )
     model = PatchSelectionModel(config)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     for step in range(STEPS):
         model.selection.sigma = linear_decay(0.05, step=step, total_steps=STEPS)
         images, labels, _ = make_batch(32, generator)
         output = model(images)
         loss = selection_loss(output.logits, labels, output.raw_scores, entropy_coefficient=0.0)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     model.eval()
-    images, labels, centres = make_batch(256, generator)
+    images, labels, centers = make_batch(256, generator)
     with torch.no_grad():
         output = model(images)
-    looked = ((output.boxes[..., :2] <= centres[:, None]) & (centres[:, None] < output.boxes[..., 2:])).all(-1).any(-1)
+    looked = ((output.boxes[..., :2] <= centers[:, None]) & (centers[:, None] < output.boxes[..., 2:])).all(-1).any(-1)
     assert looked.float().mean() > 0.95
     assert (output.logits.argmax(1) == labels).float().mean() > 0.95

@@ -230,10 +230,10 @@ def test_padding_is_never_chosen(name):
     image[1, :, 60:] = image[1, :, :, 70:] = 5.0  # the scorer would love it
     for mode in (True, False):
         output = model.train(mode)(image, size)
-        centres = (output.boxes[..., :2] + output.boxes[..., 2:]) / 2  # B S x y
+        centers = (output.boxes[..., :2] + output.boxes[..., 2:]) / 2  # B S x y
         chosen = output.selection.weight.sum(dim=1) > 0
-        assert (centres[chosen][:, 0] < size[:, 1][:, None].expand_as(chosen)[chosen]).all()
-        assert (centres[chosen][:, 1] < size[:, 0][:, None].expand_as(chosen)[chosen]).all()
+        assert (centers[chosen][:, 0] < size[:, 1][:, None].expand_as(chosen)[chosen]).all()
+        assert (centers[chosen][:, 1] < size[:, 0][:, None].expand_as(chosen)[chosen]).all()
 
 
 def test_patches_can_be_chosen_otherwise_for_one_call():

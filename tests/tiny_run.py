@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from tiny import tiny_recipe
 
-from saccade.systems import build_model
-from saccade.training.data import open_records, open_split
+from saccade.building import build_model
+from saccade.training.batches import open_records, open_split
 from saccade.training.recipe import WarmUp, dump_recipe
 from saccade.training.run import model_config
 

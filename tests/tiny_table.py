@@ -4,7 +4,7 @@ import csv
 import json
 
 from saccade.reproduce.jobs import Job, Request, make_job
-from saccade.reproduce.table import Row
+from saccade.reproduce.table_types import Row
 from saccade.training.recipe import dump_recipe
 
 

@@ -1,7 +1,7 @@
 """features → pooled."""
 
 from saccade.aggregation.attention import GatedAttention
-from saccade.aggregation.placed import Placed
+from saccade.aggregation.placed_pool import Placed
 from saccade.aggregation.pool import Concat, Max, Mean
 from saccade.aggregation.transformer import Transformer
 

@@ -6,14 +6,14 @@ learned additive positional encoding". As released: a projection to 256 of featu
 it is off, as in any torch module.
 
 Ours, for a start within hundreds of steps (docs/experiments.md): `encoding: sines`, and `pre_norm`, which puts the
-layer norms in front of what they normalise and stands a higher learning rate.
+layer norms in front of what they normalize and stands a higher learning rate.
 """
 
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.aggregation.positions import Encoding, Positions
+from saccade.aggregation.position_encoding import Encoding, Positions
 from saccade.extraction import Grid
 from saccade.selection import Selection
 

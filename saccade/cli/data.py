@@ -20,8 +20,8 @@ def check_data(args: Namespace) -> int:
     """Decode a whole data set and say what is in it; 1 if a file cannot be read."""
     from rich.console import Console
 
-    from saccade.datasets.check import Report, examine, follow, show
-    from saccade.datasets.recognise import load
+    from saccade.data.inspection import Report, examine, follow, show
+    from saccade.data.loading import load
     from saccade.images.decode import MAX_PIXELS
 
     console = Console()
@@ -44,7 +44,7 @@ def _add_make_arguments(parser: ArgumentParser) -> None:
 
 def make_data(args: Namespace) -> int:
     """Generate a data set."""
-    from saccade.datasets.generate import make
+    from saccade.data.generate import make
 
     if args.size and len(args.size) > 2:
         raise ValueError(f"--size takes a height and a width, or one number for both; got {args.size}")

@@ -30,7 +30,7 @@ def report_gradients(out: Path, *, seed: int) -> int:
     table = gradients.gradient_quality(study, seed=seed, track=partial(follow, console=console))
     numbers = gradients.write_csv(table, out / "gradients.csv")
     picture = save_picture(draw_gradients(table, study), out / "gradients.png")
-    console.print(summarise(table, study))
+    console.print(summarize(table, study))
     for name, path in (("numbers", numbers), ("picture", picture)):
         console.print(f"{name}: {path.absolute().as_uri()}", soft_wrap=True, highlight=False)
     return 0
@@ -51,7 +51,7 @@ def follow(cases: Sequence[Case], *, console: Console) -> Iterable[Case]:
             console.print(f"measured {number} of {len(cases)} cases", highlight=False)
 
 
-def summarise(table: Sequence[Quality], study: Study) -> Table:
+def summarize(table: Sequence[Quality], study: Study) -> Table:
     """Every gradient at the study's own σ and number of draws."""
     from rich.table import Table
 

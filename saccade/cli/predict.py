@@ -39,9 +39,9 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 def predict(args: Namespace) -> int:
     """Answer for every image; 1 if one could not be read or drawn."""
-    from saccade.predictor.find import find_images, is_list
-    from saccade.predictor.lines import format_of
-    from saccade.predictor.output import refuse_existing
+    from saccade.predict.image_paths import find_images, is_list
+    from saccade.predict.line_file import refuse_existing
+    from saccade.predict.line_formats import format_of
 
     form = format_of(args.out or Path("-.jsonl"))
     if args.resume and not args.out:
@@ -65,7 +65,7 @@ def predict(args: Namespace) -> int:
 
 def _refuse_inside(args: Namespace) -> None:
     """Pictures must not land among the images that are being found."""
-    from saccade.predictor.find import may_find
+    from saccade.predict.image_paths import may_find
 
     for flag, place in (("--overlay", args.overlay), ("--crops", args.crops)):
         if place and (inside := [source for source in args.images if may_find(source, place)]):
@@ -73,10 +73,10 @@ def _refuse_inside(args: Namespace) -> None:
 
 
 def _predict(args: Namespace, form: Any, total: int) -> int:
-    from saccade.predictor import Failure, Predictor
-    from saccade.predictor.find import common_folder, find_images
-    from saccade.predictor.output import Progress, Writer, go_on
-    from saccade.predictor.pictures import Album
+    from saccade.predict import Failure, Predictor
+    from saccade.predict.image_paths import common_folder, find_images
+    from saccade.predict.line_file import Progress, Writer, go_on
+    from saccade.predict.pictures import Album
 
     predictor = Predictor(args.run, device=args.device, compile=args.compile, max_pixels=args.max_pixels)
     album = Album(common_folder(args.images), args.overlay, args.crops) if args.overlay or args.crops else None
@@ -147,7 +147,7 @@ class _Account:
     @contextmanager
     def drawing(self, image: str) -> Iterator[None]:
         """Tell and count a picture that cannot be drawn: no line does, for the answer is there all the same."""
-        from saccade.predictor.stream import explain
+        from saccade.predict.stream import explain
 
         try:
             yield

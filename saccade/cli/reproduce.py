@@ -11,9 +11,9 @@ from jsonargparse.typing import PositiveInt
 
 from saccade.cli.command import Command
 from saccade.cli.memory import keep_freed_memory
-from saccade.reproduce.speed import systems as speed
-from saccade.reproduce.table import SCALES, choose
-from saccade.reproduce.tables import TABLES
+from saccade.reproduce.paper_tables import TABLES
+from saccade.reproduce.speed import contestants as speed
+from saccade.reproduce.table_types import SCALES, choose
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,7 +107,7 @@ def reproduce(args: Namespace) -> int:
 
 def _reproduce(request: "Request", jobs: Sequence["Job"], at_once: int, console: "Console") -> int:
     from saccade.reproduce.collect import collect, outdated
-    from saccade.reproduce.data import make_data
+    from saccade.reproduce.data_sets import make_data
     from saccade.reproduce.figures import draw_all
     from saccade.reproduce.results import write_results
     from saccade.reproduce.runner import run_jobs
@@ -140,7 +140,7 @@ def _speed(args: Namespace, console: "Console") -> int:
         return 0
     keep_freed_memory()  # as the commands do that predict
     from saccade.reproduce.speed.measure import fit, measure, provenance
-    from saccade.reproduce.speed.results import write_results
+    from saccade.reproduce.speed.speed_table import write_results
 
     args.out.mkdir(parents=True, exist_ok=True)  # a place that cannot be written to is told before, not after
     setting = fit(setting)

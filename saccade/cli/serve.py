@@ -44,7 +44,7 @@ def serve(args: Namespace) -> int:
         raise ValueError(f"saccade serve needs {', '.join(missing)}: pip install 'saccade[serve]'")
     import uvicorn
 
-    from saccade.predictor import Predictor
+    from saccade.predict import Predictor
     from saccade.serve import Limits, create_app
     from saccade.serve.connections import ImpatientProtocol
 

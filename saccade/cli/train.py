@@ -92,7 +92,7 @@ def train(args: Namespace) -> int:
     from rich.console import Console
 
     from saccade.training.callbacks import Stopped
-    from saccade.training.check import check_recipe
+    from saccade.training.recipe_rules import check_recipe
     from saccade.training.run import train as run
 
     keep_freed_memory()
@@ -112,17 +112,17 @@ def run_name(source: str) -> str:
     """A name for the run of a source: `signs/perturbed` → signs-perturbed, `~/photos/labels.csv` → photos."""
     if source in {recipe.name for recipe in list_recipes()}:
         return source.replace("/", "-")
-    from saccade.datasets.recognise import source_name
+    from saccade.data.loading import source_name
 
     return source_name(source)
 
 
 def _complete(args: Namespace, out: Path, console: "Console") -> Namespace:
     """On one's own data: what was not given is chosen from the images, and told with the reason."""
-    from saccade.training.check import check_values
-    from saccade.training.data import open_records
+    from saccade.training.batches import open_records
     from saccade.training.defaults import propose, sample_sizes
     from saccade.training.folder import came_to_nothing
+    from saccade.training.recipe_rules import check_values
 
     given = {key: _get(args, key) for key in args.given.split(",") if key not in ("", "out")}
     begun = out / "recipe.yaml"

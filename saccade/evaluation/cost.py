@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from saccade.images import Sources, view_size
 from saccade.images.boxes import region_size
 from saccade.model import PatchSelectionModel
-from saccade.modes import evaluating
+from saccade.module_modes import evaluating
 
 STAGES = ("scorer", "features")
 

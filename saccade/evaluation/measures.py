@@ -63,6 +63,6 @@ def wilson_interval(right: int, count: int, *, z: float = 1.96) -> tuple[float, 
     if not 0 <= right <= count or count < 1:
         raise ValueError(f"{right} right answers of {count}: expected 0 ≤ right ≤ count and at least one answer")
     share, spread = right / count, z * z / count
-    centre, half = share + spread / 2, z * math.sqrt(share * (1 - share) / count + spread / count / 4)
+    center, half = share + spread / 2, z * math.sqrt(share * (1 - share) / count + spread / count / 4)
     # Rounding may carry the ends a hair outside.
-    return max(0.0, (centre - half) / (1 + spread)), min(1.0, (centre + half) / (1 + spread))
+    return max(0.0, (center - half) / (1 + spread)), min(1.0, (center + half) / (1 + spread))

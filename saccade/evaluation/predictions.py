@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, distributed, nn
 
-from saccade.datasets.augment import centre_corner
-from saccade.datasets.dataset import Batch, unit_range
+from saccade.data.augment import center_corner
+from saccade.data.dataset import Batch, unit_range
 from saccade.evaluation.looking import HIT, best_overlap, mutual_overlap
 from saccade.images import Sources
 
@@ -20,7 +20,7 @@ class Predictions(NamedTuple):
     hit:     the share of its boxes that a chosen patch shows; overlap the mean over its boxes (see `looking`).
     mutual_overlap: the mean IoU of two of its chosen patches: how much is looked at twice.
     entropy: of the softmax of its raw scores, divided by that of equal scores, log N: 0 sure of one place, 1 of none.
-    centres: x and y of the chosen patches relative to the image's width and height; NaN in rows with fewer of them.
+    centers: x and y of the chosen patches relative to the image's width and height; NaN in rows with fewer of them.
 
     Of a soft selection every candidate that is in a slot counts as chosen, however little of it there is.
     """
@@ -32,20 +32,20 @@ class Predictions(NamedTuple):
     overlap: Float[Tensor, " n"]
     mutual_overlap: Float[Tensor, " n"]
     entropy: Float[Tensor, " n"]
-    centres: Float[Tensor, "n K 2"]
+    centers: Float[Tensor, "n K 2"]
 
 
 def join(parts: Sequence[Predictions]) -> Predictions:
     """Predictions one after the other, in the order of the data set."""
-    slots = max(part.centres.shape[1] for part in parts)
-    parts = [part._replace(centres=_fill_up(part.centres, slots)) for part in parts]
+    slots = max(part.centers.shape[1] for part in parts)
+    parts = [part._replace(centers=_fill_up(part.centers, slots)) for part in parts]
     whole = Predictions(*(torch.cat(column) for column in zip(*parts, strict=True)))
     order = whole.index.argsort()
     return Predictions(*(column[order] for column in whole))
 
 
-def _fill_up(centres: Float[Tensor, "n K 2"], slots: int) -> Float[Tensor, "n slots 2"]:
-    return torch.nn.functional.pad(centres, (0, 0, 0, slots - centres.shape[1]), value=torch.nan)
+def _fill_up(centers: Float[Tensor, "n K 2"], slots: int) -> Float[Tensor, "n slots 2"]:
+    return torch.nn.functional.pad(centers, (0, 0, 0, slots - centers.shape[1]), value=torch.nan)
 
 
 @torch.no_grad()
@@ -53,7 +53,7 @@ def predict_batch(model: nn.Module, batch: Batch, prepare: Callable[[Tensor], Te
     """What `model` says of a batch; images of different sizes are looked at without their padding.
 
     So an answer does not depend on which other images happened to be in the batch. `prepare` is what an augmentation
-    does in evaluation: nothing, or a crop of the centre. Where the model looked is told in the image as it came.
+    does in evaluation: nothing, or a crop of the center. Where the model looked is told in the image as it came.
     """
     parts = []
     for height, width in batch.size.unique(dim=0).tolist():
@@ -64,7 +64,7 @@ def predict_batch(model: nn.Module, batch: Batch, prepare: Callable[[Tensor], Te
         seen = prepare(seen) if prepare else seen
         output: Any = model(seen)
         if hasattr(output, "boxes"):
-            corner = centre_corner((height, width), (seen.shape[-2], seen.shape[-1]))
+            corner = center_corner((height, width), (seen.shape[-2], seen.shape[-1]))
             output = output._replace(boxes=output.boxes + output.boxes.new_tensor(corner * 2))
         boxes = [batch.boxes[row] for row in rows.tolist()]
         parts.append(_rows(batch.index[rows], batch.label[rows], output, boxes, (height, width)))
@@ -84,13 +84,13 @@ def _rows(index: Tensor, label: Tensor, output: Any, boxes: Sequence[Tensor], si
     overlap = torch.stack([overlap.mean() for overlap in overlaps])
     raw_scores = getattr(output, "raw_scores", None)
     entropy = unknown if raw_scores is None else _relative_entropy(raw_scores.float())
-    centres = (output.boxes[..., :2] + output.boxes[..., 2:]) / (2 * output.boxes.new_tensor([size[1], size[0]]))
+    centers = (output.boxes[..., :2] + output.boxes[..., 2:]) / (2 * output.boxes.new_tensor([size[1], size[0]]))
     if raw_scores is not None and output.boxes.shape[1] == raw_scores.shape[1]:
         # All candidates are no choice.
-        return Predictions(index, label, logits, hit, overlap, unknown, entropy, centres[:, :0])
+        return Predictions(index, label, logits, hit, overlap, unknown, entropy, centers[:, :0])
     mutual = torch.stack([mutual_overlap(chosen) for chosen in looked])
-    centres = centres.masked_fill(~used[..., None], torch.nan)
-    return Predictions(index, label, logits, hit, overlap, mutual, entropy, centres)
+    centers = centers.masked_fill(~used[..., None], torch.nan)
+    return Predictions(index, label, logits, hit, overlap, mutual, entropy, centers)
 
 
 def _used(output: Any) -> Bool[Tensor, "B S"]:

@@ -2,7 +2,7 @@
 
     image  B 3 H W in [0, 1]  →  logits B L,   boxes B K 4 (left, top, right, bottom in pixels),   scores B K
 
-Boxes and scores are those of the K patches looked at, best first; scores are as the selection sees them, normalised
+Boxes and scores are those of the K patches looked at, best first; scores are as the selection sees them, normalized
 per image. A system without a scorer has no scores, one that does not choose has no boxes either.
 """
 
@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from saccade.pretrained import Pretrained
+from saccade.system import System
 
 OUTPUTS = ("logits", "boxes", "scores")
 DIMENSIONS = {"batch": 0, "height": 2, "width": 3}
@@ -44,7 +44,7 @@ class Graph(NamedTuple):
 class HardModel(nn.Module):
     """The outputs of a system as a plain tuple, the boxes best first."""
 
-    def __init__(self, model: Pretrained):
+    def __init__(self, model: System):
         super().__init__()
         # A copy: neither the caller's gradients nor its mode are touched.
         self.model = deepcopy(model).eval().requires_grad_(False).to("cpu", torch.float32)
@@ -65,7 +65,7 @@ class HardModel(nn.Module):
         output = self.model(image)
         if not hasattr(output, "scores"):
             return torch.full((len(image),), torch.inf)
-        # Down to the lowest that was chosen, which suppression of neighbours may have found far below the K best.
+        # Down to the lowest that was chosen, which suppression of neighbors may have found far below the K best.
         lowest = output.scores.gather(1, output.selection.index).amin(dim=1, keepdim=True)
         best = min(int((output.scores >= lowest).sum(dim=1).max()) + 1, output.scores.shape[1])
         scores = output.scores.topk(best, dim=1).values
@@ -99,7 +99,7 @@ def _trace(hard: HardModel, image_size: tuple[int, int], *, batch: int, free: tu
     return Graph(program, outputs, fixed)
 
 
-def _refuse(model: Pretrained) -> None:
+def _refuse(model: System) -> None:
     config = model.config
     for stage, name in (("system", config.system), ("selection", config.selection.get("name"))):
         if reason := REFUSED[stage].get(str(name)):
@@ -110,7 +110,7 @@ def _refuse(model: Pretrained) -> None:
         )
 
 
-def name_of(model: Pretrained) -> str:
+def name_of(model: System) -> str:
     """A model in the words of an error."""
     config = model.config
     return f"the system {config.system} with the selection {config.selection.get('name')}"

@@ -2,7 +2,7 @@
 
 Three levels look at the view in steps of 32, 64 and 128 pixels. An anchor of level l, scale c and aspect ratio a has
 
-    h = int(size_l · c / √a),    w = int(size_l · c · √a),    centre = (cell + ½) · step_l,
+    h = int(size_l · c / √a),    w = int(size_l · c · √a),    center = (cell + ½) · step_l,
 
 with sizes 48, 96, 192 in image pixels, c ∈ {2^⅓, 2^⅔} (and 1 on the last level), a ∈ {0.667, 1, 1.5}. Candidates are
 numbered level by level, then by type (scale, aspect ratio), row and column: 1176 + 294 + 144 = 1614 at 448².
@@ -67,14 +67,14 @@ class Anchors(NamedTuple):
         """Left, top, right, bottom of each anchor in image pixels (right and bottom exclusive)."""
         return self.table[index]
 
-    def centred_in(self, size: Int[Tensor, "B 2"]) -> Bool[Tensor, "B N"]:
-        """Which anchors have their centre inside a picture of `size` (height, width) at the top left."""
-        x, y = (self.table[:, :2] + self.table[:, 2:]).unbind(-1)  # twice the centre
+    def centered_in(self, size: Int[Tensor, "B 2"]) -> Bool[Tensor, "B N"]:
+        """Which anchors have their center inside a picture of `size` (height, width) at the top left."""
+        x, y = (self.table[:, :2] + self.table[:, 2:]).unbind(-1)  # twice the center
         return (y < 2 * size[:, :1]) & (x < 2 * size[:, 1:])
 
     def padded(self, size: Int[Tensor, "B 2"]) -> "Anchors":
         """The same anchors in a batch of pictures of `size`, which selectors then tell from the padding around."""
-        return self._replace(inside=self.centred_in(size))
+        return self._replace(inside=self.centered_in(size))
 
     def read(self, image: Float[Tensor, "B C H W"] | Sources, index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
         """The pixels of each anchor, zero outside the image, resized bilinearly to `patch`."""
@@ -137,7 +137,7 @@ def resize_regions(
     left, top, right, bottom = boxes.to(wide.dtype).unbind(-1)  # B S
     y = _sample_px(top, bottom, size[0])  # B S P
     x = _sample_px(left, right, size[1])  # B S Q
-    # Pixel centres lie at (2 i + 1) / n − 1 for grid_sample, which blends with zeros beyond the border, as a
+    # Pixel centers lie at (2 i + 1) / n − 1 for grid_sample, which blends with zeros beyond the border, as a
     # zero-padded image would. RoI align reads over the edge of the box instead.
     y, x = (2 * y + 1) / image.shape[-2] - 1, (2 * x + 1) / image.shape[-1] - 1
     places = torch.stack(torch.broadcast_tensors(x[..., None, :], y[..., :, None]), dim=-1)  # B S P Q 2
@@ -146,7 +146,7 @@ def resize_regions(
 
 
 def _sample_px(first: Float[Tensor, "B S"], end: Float[Tensor, "B S"], count: int) -> Float[Tensor, "B S count"]:
-    """Where `count` samples of [first, end) lie, in pixel centres: evenly, and none beyond its outermost pixels."""
+    """Where `count` samples of [first, end) lie, in pixel centers: evenly, and none beyond its outermost pixels."""
     place = (torch.arange(count, dtype=first.dtype, device=first.device) + 0.5) / count
     inner = (place * (end - first)[..., None] - 0.5).clamp(min=0)
     return first[..., None] + torch.minimum(inner, (end - first - 1)[..., None])

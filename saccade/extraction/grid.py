@@ -2,10 +2,10 @@
 
 Two geometries place patch (i, j):
 
-aligned    centred on the receptive field of score (i, j): centre = (i · stride + offset) / view scale, from the
+aligned    centered on the receptive field of score (i, j): center = (i · stride + offset) / view scale, from the
            scorer's own kernels, strides and padding. What a score saw is what its patch shows. The default.
-stretched  as the paper's released code has it: stride = ⌊H / rows⌋ image pixels, patch centred on its cell. The grid is
-           stretched over the whole image although the receptive fields are not, so patches drift away from what was
+stretched  as the paper's released code has it: stride = ⌊H / rows⌋ image pixels, patch centered on its cell. The grid
+           is stretched over the whole image although the receptive fields are not, so patches drift away from what was
            scored (by up to 15 px at the paper's sizes). For exact reproduction.
 """
 
@@ -51,8 +51,8 @@ class Grid(NamedTuple):
         height, width = self.patch
         return torch.cat([corner, corner + corner.new_tensor([width, height])], dim=-1)
 
-    def centred_in(self, size: Int[Tensor, "B 2"]) -> Bool[Tensor, "B N"]:
-        """Which candidates have their centre inside a picture of `size` (height, width) at the top left."""
+    def centered_in(self, size: Int[Tensor, "B 2"]) -> Bool[Tensor, "B N"]:
+        """Which candidates have their center inside a picture of `size` (height, width) at the top left."""
         height, width = self.patch
         low = 2 * self.top_px + height < 2 * size[:, :1]  # B rows
         left = 2 * self.left_px + width < 2 * size[:, 1:]  # B cols
@@ -60,7 +60,7 @@ class Grid(NamedTuple):
 
     def padded(self, size: Int[Tensor, "B 2"]) -> "Grid":
         """The same candidates in a batch of pictures of `size`, which selectors then tell from the padding around."""
-        return self._replace(inside=self.centred_in(size))
+        return self._replace(inside=self.centered_in(size))
 
     def read(self, image: Float[Tensor, "B C H W"] | Sources, index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
         """The pixels of each candidate, zero outside the image."""
@@ -68,14 +68,14 @@ class Grid(NamedTuple):
 
 
 def aligned_corners(image_px: int, view_px: int, patch_px: int, field: ReceptiveField) -> Int[Tensor, " cells"]:
-    """First pixels along one side of patches centred on what each score saw."""
+    """First pixels along one side of patches centered on what each score saw."""
     cell = torch.arange(field.cells(view_px), dtype=torch.float64)
-    centre_px = (cell * field.stride + field.offset) * (image_px / view_px)
-    return (centre_px - patch_px / 2 + 0.5).floor().long()
+    center_px = (cell * field.stride + field.offset) * (image_px / view_px)
+    return (center_px - patch_px / 2 + 0.5).floor().long()
 
 
 def stretched_corners(image_px: int, view_px: int, patch_px: int, field: ReceptiveField) -> Int[Tensor, " cells"]:
-    """First pixels along one side of patches centred on cells stretched over the image, as released."""
+    """First pixels along one side of patches centered on cells stretched over the image, as released."""
     cells = field.cells(view_px)
     stride_px = image_px // cells
     return torch.arange(cells) * stride_px - (patch_px - stride_px) // 2

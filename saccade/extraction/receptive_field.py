@@ -1,8 +1,8 @@
 """Which pixels of the view a score comes from.
 
 Walking through a chain of convolutions and pools with kernel k, stride s and padding p, the receptive field grows by
-(k − 1) · jump, its first centre moves by ((k − 1)/2 − p) · jump, and the jump between neighbours multiplies by s. For
-the paper's scorer (four valid 3×3 convolutions, 8×8 max-pool) that gives size 16, stride 8, first centre at 8.
+(k − 1) · jump, its first center moves by ((k − 1)/2 − p) · jump, and the jump between neighbors multiplies by s. For
+the paper's scorer (four valid 3×3 convolutions, 8×8 max-pool) that gives size 16, stride 8, first center at 8.
 """
 
 import math
@@ -13,7 +13,7 @@ from torch import nn
 
 
 class ReceptiveField(NamedTuple):
-    """Score i looks at `size` view pixels centred at offset + i · stride.
+    """Score i looks at `size` view pixels centered at offset + i · stride.
 
     tiles:  the view is padded until the cells of all scores together cover exactly it and no border is out of reach.
     before: pixels of that padding on the left and the top; 0 if the view is taken as it is.
@@ -53,20 +53,20 @@ def receptive_field(layers: Iterable[nn.Module], *, tiles: bool) -> ReceptiveFie
     >>> receptive_field([nn.Conv2d(3, 8, 3), nn.MaxPool2d(8)], tiles=False)
     ReceptiveField(size=10, stride=8, offset=5.0, tiles=False, before=0, inner=0)
     """
-    size, stride, centre, inner = 1, 1, 0.5, 0
+    size, stride, center, inner = 1, 1, 0.5, 0
     for layer in layers:
         if isinstance(layer, nn.Conv2d | nn.MaxPool2d | nn.AvgPool2d):
             kernel, step, pad = (_side(value) for value in (layer.kernel_size, layer.stride, layer.padding))
             reach = (kernel - 1) * _side(getattr(layer, "dilation", 1))
             if getattr(layer, "ceil_mode", False):
                 raise ValueError(f"{layer} rounds its output up: use ceil_mode=False, so that every cell is whole")
-            centre += (reach / 2 - pad) * stride
+            center += (reach / 2 - pad) * stride
             size += reach * stride
             inner += pad * stride
             stride *= step
-    # The first cell is [0, stride): padding moves the first centre to its middle.
-    before = math.floor(centre - stride / 2) if tiles else 0
-    return ReceptiveField(size, stride, centre - before, tiles, before, inner)
+    # The first cell is [0, stride): padding moves the first center to its middle.
+    before = math.floor(center - stride / 2) if tiles else 0
+    return ReceptiveField(size, stride, center - before, tiles, before, inner)
 
 
 def _side(value: int | str | tuple[int, ...]) -> int:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from saccade.config import ModelConfig, build
-from saccade.features.backbone import Backbone
 from saccade.features.thin import ATSNet, ThinResNet
+from saccade.features.timm_backbone import Backbone
 
 FEATURES = {"ats": ATSNet, "thin": ThinResNet, "backbone": Backbone}
 

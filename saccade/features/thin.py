@@ -41,7 +41,7 @@ class ThinResNet(nn.Module):
 
     stem_stride:  above 1 for whole images, where full resolution would cost too much; the stem's kernel is
                   2 · stem_stride + 1 wide.
-    l2_normalise: scale features to unit length, as ATS does before it averages them.
+    l2_normalize: scale features to unit length, as ATS does before it averages them.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ThinResNet(nn.Module):
         widths: Sequence[int] = (12, 24, 48, 96),
         stem_stride: int = 1,
         pool: Literal["mean", "max"] = "max",
-        l2_normalise: bool = False,
+        l2_normalize: bool = False,
     ):
         super().__init__()
         if len(widths) < 2 or min(widths) < 8:  # narrower ones were never trained
@@ -67,18 +67,18 @@ class ThinResNet(nn.Module):
         self.blocks = nn.Sequential(*(_Block(before, after) for before, after in pairwise(widths)))
         self.norm = nn.BatchNorm2d(widths[-1])
         self.pool = pool
-        self.l2_normalise = l2_normalise
+        self.l2_normalize = l2_normalize
         self.width = widths[-1]
 
     def forward(self, patches: Float[Tensor, "n C P Q"]) -> Float[Tensor, "n D"]:
         """Features of each patch."""
         chart = F.relu(self.norm(self.blocks(self.stem(patches))))
         features = chart.amax(dim=(2, 3)) if self.pool == "max" else chart.mean(dim=(2, 3))
-        return F.normalize(features, dim=1) if self.l2_normalise else features
+        return F.normalize(features, dim=1) if self.l2_normalize else features
 
 
 class ATSNet(ThinResNet):
     """Three blocks of `width` filters and a mean pool."""
 
-    def __init__(self, channels: int = 3, *, width: int = 32, l2_normalise: bool = False):
-        super().__init__(channels, widths=(width,) * 4, pool="mean", l2_normalise=l2_normalise)
+    def __init__(self, channels: int = 3, *, width: int = 32, l2_normalize: bool = False):
+        super().__init__(channels, widths=(width,) * 4, pool="mean", l2_normalize=l2_normalize)

@@ -2,7 +2,7 @@
 
     several pages or frames     the first
     EXIF or TIFF orientation    applied: the picture stands upright
-    palette, grey, 1-bit, CMYK  converted to RGB (colour profiles are not applied)
+    palette, gray, 1-bit, CMYK  converted to RGB (color profiles are not applied)
     alpha                       laid over white, as viewers show it: what lies under transparency is arbitrary
     16-bit                      value / 65535, kept as finely as the file has it where Pillow does
     float                       taken as it is, if within [0, 1]
@@ -102,10 +102,10 @@ def _from_16_bit(path: Path, image: Image.Image) -> np.ndarray:
     low, high = int(values.min()), int(values.max())
     if low < 0 or high > 65535:
         raise BadImage(path, f"its integers run from {low} to {high}, expected 8 or 16 bits: save it with one of these")
-    grey = values.astype(np.float32) / 65535
+    gray = values.astype(np.float32) / 65535
     # Pillow turns white-is-zero TIFFs the right way round at 8 bits, not at 16.
     white_is_zero = image.format == "TIFF" and image.getexif().get(_PHOTOMETRIC) == 0
-    return 1 - grey if white_is_zero else grey
+    return 1 - gray if white_is_zero else gray
 
 
 def _unit_range(path: Path, values: np.ndarray) -> np.ndarray:
@@ -117,8 +117,8 @@ def _unit_range(path: Path, values: np.ndarray) -> np.ndarray:
     return values.astype(np.float32)
 
 
-def _three_channels(grey: np.ndarray) -> np.ndarray:
-    return np.repeat(grey[..., None], 3, axis=-1)
+def _three_channels(gray: np.ndarray) -> np.ndarray:
+    return np.repeat(gray[..., None], 3, axis=-1)
 
 
 def _is_tiff(path: Path) -> bool:
@@ -127,14 +127,14 @@ def _is_tiff(path: Path) -> bool:
 
 
 def _is_raw_deep_tiff(image: Image.Image) -> bool:
-    # Pillow mixes up the samples of uncompressed 16-bit colour that is stored plane by plane.
+    # Pillow mixes up the samples of uncompressed 16-bit color that is stored plane by plane.
     tags = getattr(image, "tag_v2", {})
     bits = tags.get(_BITS_PER_SAMPLE, (1,))
     return len(bits) > 1 and max(bits) > 8 and tags.get(_COMPRESSION, 1) == 1
 
 
 def _read_tiff(path: Path, max_pixels: int) -> np.ndarray:
-    """The TIFFs Pillow cannot read: 16-bit and float colour, float64."""
+    """The TIFFs Pillow cannot read: 16-bit and float color, float64."""
     with tifffile.TiffFile(path) as file:
         page = file.pages.first
         _check_size(path, (page.imagewidth, page.imagelength), max_pixels)
@@ -151,8 +151,8 @@ def _read_tiff(path: Path, max_pixels: int) -> np.ndarray:
         values = np.moveaxis(values, 0, -1)
     if values.ndim == 2:
         return _three_channels(values)
-    colour, alpha = values[..., :3], values[..., 3:]
-    return np.ascontiguousarray(colour * alpha + (1 - alpha) if alpha.size else colour)
+    color, alpha = values[..., :3], values[..., 3:]
+    return np.ascontiguousarray(color * alpha + (1 - alpha) if alpha.size else color)
 
 
 def _explain(path: Path, error: Exception) -> str:

@@ -21,7 +21,7 @@ from saccade.images.boxes import read_regions, to_float
 from saccade.images.decode import MAX_PIXELS, BadImage, read_pixels
 from saccade.images.view import view_size
 
-# A cut at the view's own size rings and aliases: a mean error of 2 grey levels on street scenes, below 1 with this.
+# A cut at the view's own size rings and aliases: a mean error of 2 gray levels on street scenes, below 1 with this.
 DCT_MARGIN = 1.5
 
 

@@ -87,12 +87,12 @@ _READABLE = (
 
 
 def _refuse_unreadable(page: tifffile.TiffPage) -> None:
-    """Raise ValueError unless the tiles of `page` are upright 8-bit grey or RGB and can be decoded here."""
+    """Raise ValueError unless the tiles of `page` are upright 8-bit gray or RGB and can be decoded here."""
     # A JPEG decoder turns YCbCr into RGB by itself.
-    colour = tifffile.PHOTOMETRIC.RGB if page.compression == tifffile.COMPRESSION.JPEG else page.photometric
-    layout = page.axes, page.dtype, page.samplesperpixel, colour, page.tags.valueof("Orientation", 1)
+    color = tifffile.PHOTOMETRIC.RGB if page.compression == tifffile.COMPRESSION.JPEG else page.photometric
+    layout = page.axes, page.dtype, page.samplesperpixel, color, page.tags.valueof("Orientation", 1)
     if layout not in _READABLE:
-        raise NotASlideError(f"its pixels are {layout}: only upright 8-bit grey or RGB is read by tiles")
+        raise NotASlideError(f"its pixels are {layout}: only upright 8-bit gray or RGB is read by tiles")
     _refuse_huge(*page.chunks[:2])
     page.decode(None, 0)  # without a decoder for this compression, a ValueError that names the missing package
 

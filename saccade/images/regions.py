@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from saccade.images.sources import Sources
+from saccade.images.source_batch import Sources
 
 
 def cut_regions(
@@ -48,7 +48,7 @@ def _cut_by_copies(image: Tensor, left_top_px: Tensor, size: tuple[int, int]) ->
 
 
 def _empty_like_format(image: Tensor, count: int, size: tuple[int, int]) -> Tensor:
-    """Uninitialised B R C P Q in the image's memory format, so that copies run along contiguous memory."""
+    """Uninitialized B R C P Q in the image's memory format, so that copies run along contiguous memory."""
     batch, channels = image.shape[:2]
     if image.is_contiguous(memory_format=torch.channels_last) and not image.is_contiguous():
         return image.new_empty(batch, count, *size, channels).permute(0, 1, 4, 2, 3)

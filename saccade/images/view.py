@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from saccade.images.sources import Sources
+from saccade.images.source_batch import Sources
 
 
 def view_size(image_size: tuple[int, int], scale: float) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """logits, labels, raw scores → loss: cross-entropy minus an entropy bonus.
 
-L = CE(logits, label) − c · H(softmax(raw scores)). Maximising the entropy keeps the scorer from being sure of the
+L = CE(logits, label) − c · H(softmax(raw scores)). Maximizing the entropy keeps the scorer from being sure of the
 wrong patches early in training; the paper has c = 0.01, and 0.05 for CUB.
 
 Ours beside it, where one patch is enough to answer (a sign, a defect): the image as a mixture of its patches,
@@ -20,7 +20,7 @@ from torch import Tensor
 
 
 def score_entropy(raw_scores: Float[Tensor, "B N"]) -> Float[Tensor, ""]:
-    """H = −Σ p log p in nats with p the softmax of the scores before normalisation; the mean over the batch.
+    """H = −Σ p log p in nats with p the softmax of the scores before normalization; the mean over the batch.
 
     >>> import torch
     >>> score_entropy(torch.zeros(2, 4)).exp()

@@ -19,9 +19,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.selection.check import check_k
 from saccade.selection.draws import near_the_top
 from saccade.selection.noise import NOISES
+from saccade.selection.refusals import check_k
 
 Order = Literal["index", "score"]
 STEP = 0.1  # of the trapezoidal rule, in σ: half the step changes less than 1e-8

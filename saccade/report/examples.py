@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from saccade.datasets.augment import build_augmentation
-from saccade.datasets.dataset import ImageDataset
-from saccade.datasets.recognise import load
-from saccade.datasets.records import Box, Record, Records
+from saccade.building import load_model
+from saccade.data.augment import build_augmentation
+from saccade.data.dataset import ImageDataset
+from saccade.data.loading import load
+from saccade.data.records import Box, Record, Records
 from saccade.images.decode import MAX_PIXELS
 from saccade.report.look import Seen, look_at
 from saccade.report.run import Answer, Answers, Run
-from saccade.systems import load_model
 
 
 def confident_mistakes(answers: Answers, count: int) -> list[Answer]:

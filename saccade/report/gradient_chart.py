@@ -17,9 +17,9 @@ from saccade.report.plots import SEVERAL, style
 
 
 class Look(NamedTuple):
-    """How a gradient's line looks; dashes and markers tell them apart without colours."""
+    """How a gradient's line looks; dashes and markers tell them apart without colors."""
 
-    colour: str
+    color: str
     dashes: str
     marker: str
 
@@ -69,14 +69,14 @@ def draw_gradients(table: Sequence[Quality], study: Study) -> Figure:
 def _column(cosine: Axes, variance: Axes, rows: Sequence[Quality], sweep: str) -> None:
     for name, look in LOOKS.items():
         own = sorted((row for row in rows if row.gradient == name), key=lambda row: getattr(row, sweep))
-        line = {"label": name, "color": look.colour, "ls": look.dashes, "marker": look.marker, "ms": 4, "lw": 1.6}
+        line = {"label": name, "color": look.color, "ls": look.dashes, "marker": look.marker, "ms": 4, "lw": 1.6}
         if not own[0].draws and sweep == "draws":
             cosine.axhline(own[0].cosine, **line)
             continue
         x = [getattr(row, sweep) for row in own]
         cosine.plot(x, [row.cosine for row in own], **line)
         low, high = [row.cosine_low for row in own], [row.cosine_high for row in own]
-        cosine.fill_between(x, low, high, color=look.colour, alpha=0.12, lw=0)
+        cosine.fill_between(x, low, high, color=look.color, alpha=0.12, lw=0)
         if own[0].draws:
             variance.plot(x, [row.variance for row in own], **line)
     cosine.set_xscale("log")
@@ -108,7 +108,7 @@ def spread_out(heights: Sequence[float], margin: float) -> list[float]:
 
 
 def save_picture(figure: Figure, path: Path) -> Path:
-    """As PNG on white, for papers and for pages of either theme; 64 colours are enough and make a small file."""
+    """As PNG on white, for papers and for pages of either theme; 64 colors are enough and make a small file."""
     buffer = BytesIO()
     figure.savefig(buffer, dpi=150, facecolor="white")
     Image.open(buffer).convert("RGB").quantize(64).save(path, optimize=True)

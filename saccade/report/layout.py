@@ -76,7 +76,7 @@ def _fit(layout: Layout, width_in: float) -> Layout:
 def place_badges(
     boxes: Int[np.ndarray, "K 4"], avoid: Int[np.ndarray, "R 4"], size: tuple[int, int], px_per_in: float
 ) -> list[tuple[float, float]]:
-    """A centre for the number of each box: as near to a corner as it can be without hiding a number or a box.
+    """A center for the number of each box: as near to a corner as it can be without hiding a number or a box.
 
     >>> none = np.zeros((0, 4), int)
     >>> place_badges(np.array([[40, 40, 60, 60]]), none, (100, 100), 50)  # above the upper left corner

@@ -9,13 +9,13 @@ from einops import rearrange
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from saccade.datasets.augment import centre_corner
-from saccade.datasets.dataset import unit_range
+from saccade.data.augment import center_corner
+from saccade.data.dataset import unit_range
 from saccade.extraction import Grid
 from saccade.extraction.anchors import Anchors, resize_regions
 from saccade.images import ImageSource, Sources
 from saccade.report.run import Glance
-from saccade.selection import Exhaustive, normalise_scores
+from saccade.selection import Exhaustive, normalize_scores
 
 SHOWN_PX = 2000  # longest side of a picture as it is shown
 Edges = tuple[float, float, float, float]
@@ -62,7 +62,7 @@ def look_at(
     """What `model`, in evaluation mode, looks at in `image`, and what it says.
 
     Of a source only the parts that the model asks for are read, and a small view to show. `crop` is what an
-    augmentation does to pixels in evaluation: the model sees the centre only, and all of the image is shown.
+    augmentation does to pixels in evaluation: the model sees the center only, and all of the image is shown.
     """
     seen = _seen(image, crop)
     output = model(seen.to(next(model.parameters()).device))
@@ -75,7 +75,7 @@ def look_at(
         look = look._replace(**_chosen(output, seen, model.grid(inner)))
     elif hasattr(output, "boxes"):
         look = look._replace(**_boxed(output.boxes[0].cpu(), seen, model.extraction.patch))
-    return Seen(_move(look, centre_corner(size, inner)), _shares(output))
+    return Seen(_move(look, center_corner(size, inner)), _shares(output))
 
 
 def chooses(model: Any) -> bool:
@@ -159,14 +159,14 @@ def _as_bytes(crops: Float[Tensor, "s c p q"]) -> UInt8[np.ndarray, "s p q c"]:
 def chart(scores: Float[Tensor, " N"], grid: Grid | Anchors) -> Float[Tensor, "rows cols"]:
     """The scores as a map over the image, from 0 to 1 whatever the selector takes."""
     if scores.min() < 0 or scores.max() > 1:
-        scores = normalise_scores(scores[None])[0]
+        scores = normalize_scores(scores[None])[0]
     return scores.reshape(grid.shape) if isinstance(grid, Grid) else grid.chart(scores)
 
 
 def extent(grid: Grid | Anchors) -> Edges:
-    """Left, top, right and bottom of the cells that the scores belong to: candidates' centres lie in their middles.
+    """Left, top, right and bottom of the cells that the scores belong to: candidates' centers lie in their middles.
 
-    >>> extent(Grid(torch.tensor([0]), torch.tensor([-5, 15, 35]), (40, 30)))  # centres at 10, 30, 50
+    >>> extent(Grid(torch.tensor([0]), torch.tensor([-5, 15, 35]), (40, 30)))  # centers at 10, 30, 50
     (0.0, 0.0, 60.0, 40.0)
     """
     if isinstance(grid, Anchors):

@@ -50,7 +50,7 @@ class Caption(NamedTuple):
         return f"✓ {said}" if self.truth == self.predicted else f"✗ {said}, but it is {self.truth}"
 
     @property
-    def colour(self) -> str:
+    def color(self) -> str:
         """Green, red or dark."""
         return NEUTRAL if self.truth is None else RIGHT if self.truth == self.predicted else WRONG
 
@@ -120,11 +120,11 @@ def _draw_picture(axes: Axes, look: Look, width_in: float) -> None:
 
 
 def heat(scores: Float[np.ndarray, "rows cols"]) -> Float[np.ndarray, "rows cols 4"]:
-    """Scores in [0, 1] as colours: brighter is higher, and low ones let the image through."""
+    """Scores in [0, 1] as colors: brighter is higher, and low ones let the image through."""
     scores = np.nan_to_num(scores).clip(0, 1)
-    colours = matplotlib.colormaps[COLOUR_MAP](0.15 + 0.8 * scores)
-    colours[..., 3] = 0.75 * scores**2
-    return colours
+    colors = matplotlib.colormaps[COLOUR_MAP](0.15 + 0.8 * scores)
+    colors[..., 3] = 0.75 * scores**2
+    return colors
 
 
 def _shrink(image: UInt8[np.ndarray, "h w 3"]) -> UInt8[np.ndarray, "a b 3"]:
@@ -133,13 +133,13 @@ def _shrink(image: UInt8[np.ndarray, "h w 3"]) -> UInt8[np.ndarray, "a b 3"]:
     return np.asarray(picture)
 
 
-def _draw_box(axes: Axes, box: Int[np.ndarray, "4"], colour: str, **style: Any) -> None:
+def _draw_box(axes: Axes, box: Int[np.ndarray, "4"], color: str, **style: Any) -> None:
     left, top, right, bottom = (int(edge) for edge in box)
     # A dark rim, for a white line on a white wall.
     rim = [withStroke(linewidth=3.0, foreground="black")]
     axes.add_patch(
         Rectangle(
-            (left, top), right - left, bottom - top, fill=False, edgecolor=colour, lw=1.4, path_effects=rim, **style
+            (left, top), right - left, bottom - top, fill=False, edgecolor=color, lw=1.4, path_effects=rim, **style
         )
     )
 
@@ -163,7 +163,7 @@ def _write_caption(figure: Figure, caption: Caption, *, truth: bool) -> None:
     # About 0.0095 inches to a letter and point: long names of classes get small letters.
     fontsize = min(13.0, (width - 0.3 - 0.075 * len(key)) / (0.0095 * len(caption.text)))
     # Classes may be called anything: dollars in their names are no formulas.
-    style = {"weight": "bold", "color": caption.colour, "parse_math": False}
+    style = {"weight": "bold", "color": caption.color, "parse_math": False}
     figure.text(side, y, caption.text, va="center", fontsize=fontsize, **style)
 
 

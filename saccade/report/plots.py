@@ -16,7 +16,7 @@ from PIL import Image
 from saccade.report.run import Answers, Run
 
 TRAIN, VALIDATION, SECOND, MUTED = "#7fa8d1", "#1f4e8c", "#d1720f", "#8a8a8a"
-# Okabe and Ito's colours, told apart by the colour-blind.
+# Okabe and Ito's colors, told apart by the color-blind.
 SEVERAL = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
 NUMBERS_UP_TO, NAMES_UP_TO = 12, 40  # classes with counts in the confusion matrix, and with all their names
 
@@ -43,7 +43,7 @@ class Curve(NamedTuple):
 
     column: str
     label: str
-    colour: str
+    color: str
     noisy: bool = False
 
 
@@ -103,7 +103,7 @@ def _chart(axes: Axes, run: Run, title: str) -> None:
 
 
 def _warm_up_part(axes: Axes, run: Run, curve: Curve, steps: np.ndarray, values: np.ndarray) -> None:
-    # The loss of the warm-up is another one (missing detail, without labels), so it gets another colour.
+    # The loss of the warm-up is another one (missing detail, without labels), so it gets another color.
     early = steps < run.warm_up_steps
     if curve.column == "train/loss" and early.any():
         axes.plot(steps[early], values[early], color=MUTED, lw=1)
@@ -113,14 +113,14 @@ def _line(axes: Axes, x: np.ndarray, y: np.ndarray, curve: Curve) -> None:
     if not len(x):
         return
     if curve.noisy:
-        axes.plot(x, y, color=curve.colour, lw=0.8, alpha=0.35)
-        axes.plot(x, moving_mean(y), color=curve.colour, lw=1.8, label=curve.label)
+        axes.plot(x, y, color=curve.color, lw=0.8, alpha=0.35)
+        axes.plot(x, moving_mean(y), color=curve.color, lw=1.8, label=curve.label)
     else:
-        axes.plot(x, y, color=curve.colour, lw=1.6, marker="o" if len(x) <= 40 else "", ms=3, label=curve.label)
+        axes.plot(x, y, color=curve.color, lw=1.6, marker="o" if len(x) <= 40 else "", ms=3, label=curve.label)
 
 
 def moving_mean(values: Float[np.ndarray, " n"], *, share: float = 0.04) -> Float[np.ndarray, " n"]:
-    """The mean over the neighbours on both sides, `share` of all values in total; at the ends over those there are.
+    """The mean over the neighbors on both sides, `share` of all values in total; at the ends over those there are.
 
     >>> moving_mean(np.array([0.0, 3.0, 0.0]))
     array([1.5, 1. , 1.5])
@@ -142,7 +142,7 @@ def count_confusions(answers: Answers) -> Int[np.ndarray, "L L"]:
 
 
 def confusion_matrix(answers: Answers) -> Figure:
-    """Truth in rows, answers in columns; colours are shares of a row. With few classes the counts are written in."""
+    """Truth in rows, answers in columns; colors are shares of a row. With few classes the counts are written in."""
     counts = count_confusions(answers)
     shares = counts / counts.sum(axis=1, keepdims=True).clip(min=1)
     classes = len(counts)
@@ -201,12 +201,12 @@ def curves_together(runs: Sequence[Run]) -> Figure:
     return figure
 
 
-def _line_of_run(axes: Axes, run: Run, column: str, colour: str) -> None:
+def _line_of_run(axes: Axes, run: Run, column: str, color: str) -> None:
     steps, values = run.series(column)
     main = steps >= run.warm_up_steps
     if main.any():
         smooth = moving_mean(values[main]) if column.startswith("train/") else values[main]
-        axes.plot(steps[main] * int(run.recipe.get("batch", 1)), smooth, color=colour, lw=1.6, label=run.name)
+        axes.plot(steps[main] * int(run.recipe.get("batch", 1)), smooth, color=color, lw=1.6, label=run.name)
 
 
 def mosaic(patches: Sequence[UInt8[np.ndarray, "P Q 3"]], *, height_px: int = 96) -> UInt8[np.ndarray, "h w 3"]:

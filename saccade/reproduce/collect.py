@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from saccade.report.run import Run, read_run
 from saccade.reproduce.jobs import Job, Request, essence, make_job, run_name, state
-from saccade.reproduce.table import Row
+from saccade.reproduce.table_types import Row
 
 PROVENANCE = ("hardware", "threads", "commit", "saccade", "python", "versions", "finished")
 LEARNING = ("steps_to_50", "steps_to_90", "failed")  # told anew each time: they depend on the best run

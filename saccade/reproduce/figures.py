@@ -2,7 +2,7 @@
 
 TABLE.png               the first measure of each row, as the paper's box plots
 TABLE-learning.png      validation accuracy over the steps, of tables that tell how fast runs learn
-TABLE-ROW-init.jpg      scores and blended patches of a validation image at initialisation, made again from the seed
+TABLE-ROW-init.jpg      scores and blended patches of a validation image at initialization, made again from the seed
 TABLE-ROW-end.jpg       the same image after the last step
 TABLE-ROW-test.jpg      score map, patches and answer on a test image that was answered right
 """
@@ -20,7 +20,7 @@ from saccade.report.run import Answer, Run, read_panel
 from saccade.reproduce.collect import LEARNING, Result
 from saccade.reproduce.jobs import Request
 from saccade.reproduce.results import values_of
-from saccade.reproduce.table import Table
+from saccade.reproduce.table_types import Table
 from saccade.training.callbacks.panels import look
 from saccade.training.recipe import load_recipe
 from saccade.training.run import make_task
@@ -58,18 +58,18 @@ def box_plot(request: Request, results: Sequence[Result]) -> Figure:
 
 
 def learning_plot(table: Table, results: Sequence[Result]) -> Figure:
-    """Validation accuracy over the steps: a chart for each data set, a colour for each row, a line for each run."""
+    """Validation accuracy over the steps: a chart for each data set, a color for each row, a line for each run."""
     groups = list(dict.fromkeys(result.row.group for result in results))
     with style():
         figure = Figure(figsize=(4.6 * len(groups), 3.2), layout="constrained", facecolor="white")
         for axes, group in zip(figure.subplots(1, len(groups), squeeze=False).flat, groups, strict=True):
             rows = [row for row in table.rows if row.group == group]
-            for row, colour in zip(rows, SEVERAL, strict=False):  # the same colours in all charts
+            for row, color in zip(rows, SEVERAL, strict=False):  # the same colors in all charts
                 curves = [result.curve for result in results if result.row.name == row.name]
                 for number, curve in enumerate(curves):
                     steps, percent = [step for step, _ in curve], [100 * accuracy for _, accuracy in curve]
                     label = None if number else row.label.removeprefix(f"{group}, ")
-                    axes.plot(steps, percent, color=colour, alpha=0.8, label=label)
+                    axes.plot(steps, percent, color=color, alpha=0.8, label=label)
             axes.set(title=group, xlabel="step", ylabel="validation accuracy [%]", ylim=(0, 100))
         lines = {line.get_label(): line for axes in figure.axes for line in axes.get_legend_handles_labels()[0]}
         figure.legend(handles=list(lines.values()), loc="outside lower center", ncols=len(SEVERAL))
@@ -101,7 +101,7 @@ def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], N
 
 
 def looks(run: Run) -> Iterator[tuple[str, Figure]]:
-    """What the selection of a run looked at: at initialisation, at the end, and in a test image."""
+    """What the selection of a run looked at: at initialization, at the end, and in a test image."""
     examiner = open_examiner(run)
     if run.panels:
         _, first = next(look(make_task(load_recipe(run.folder / "recipe.yaml"))))

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from jsonargparse import ArgumentError
 
 from saccade.recipes import SUFFIXES
-from saccade.reproduce.table import Plan, Row, Scale, Table
+from saccade.reproduce.table_types import Plan, Row, Scale, Table
 from saccade.training.recipe import Recipe, load_recipe
 
 State = Literal["missing", "begun", "trained", "finished", "other"]

@@ -15,13 +15,13 @@ from typing import NamedTuple
 from saccade.files import write_whole
 from saccade.reproduce.collect import PROVENANCE, Result, curve_text, job_of
 from saccade.reproduce.jobs import Request
-from saccade.reproduce.table import MEAN, MEDIAN, Measure, Row
+from saccade.reproduce.table_types import MEAN, MEDIAN, Measure, Row
 
 
 class Summary(NamedTuple):
-    """A centre and a spread; NaN where there are too few numbers."""
+    """A center and a spread; NaN where there are too few numbers."""
 
-    centre: float
+    center: float
     spread: float
 
 
@@ -29,7 +29,7 @@ def mean_and_deviation(values: Sequence[float]) -> Summary:
     """The mean and the standard deviation of the sample.
 
     >>> mean_and_deviation([1.0, 3.0])
-    Summary(centre=2.0, spread=1.4142135623730951)
+    Summary(center=2.0, spread=1.4142135623730951)
     """
     return Summary(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan)
 
@@ -38,11 +38,11 @@ def median_and_deviation(values: Sequence[float]) -> Summary:
     """The median and the median absolute deviation from it.
 
     >>> median_and_deviation([1.0, 2.0, 4.0, 9.0, 9.0])  # deviations 3 2 0 5 5
-    Summary(centre=4.0, spread=3.0)
+    Summary(center=4.0, spread=3.0)
     """
-    centre = statistics.median(values)
-    spread = statistics.median([abs(value - centre) for value in values]) if len(values) > 1 else math.nan
-    return Summary(centre, spread)
+    center = statistics.median(values)
+    spread = statistics.median([abs(value - center) for value in values]) if len(values) > 1 else math.nan
+    return Summary(center, spread)
 
 
 STATISTICS: dict[str, Callable[[Sequence[float]], Summary]] = {
@@ -58,7 +58,7 @@ def values_of(results: Sequence[Result], row: Row, measure: Measure) -> list[flo
 
 
 def show(values: Sequence[float], measure: Measure, statistic: str, *, runs: int) -> str:
-    """Centre and spread in words, and how many of the runs have a value if not all.
+    """Center and spread in words, and how many of the runs have a value if not all.
 
     >>> show([0.5, 0.7], Measure("ap", "AP", digits=2), "mean ± s.d.", runs=2)
     '0.60 ± 0.14'
@@ -71,10 +71,10 @@ def show(values: Sequence[float], measure: Measure, statistic: str, *, runs: int
         return "–"
     if measure.counted:
         return f"{sum(values):.0f} of {len(values)}"
-    centre, spread = STATISTICS[statistic](values)
+    center, spread = STATISTICS[statistic](values)
     deviation = "" if measure.fixed or math.isnan(spread) else f" ± {spread:.{measure.digits}f}"
     some = "" if len(values) == runs else f" ({len(values)} of {runs})"
-    return f"{centre:,.{measure.digits}f}{deviation}{some}"
+    return f"{center:,.{measure.digits}f}{deviation}{some}"
 
 
 def markdown(request: Request, results: Sequence[Result]) -> str:

@@ -1,7 +1,7 @@
 """view → scores."""
 
-from saccade.scorer.backbone import BackboneScorer
-from saccade.scorer.conv import ConvScorer
+from saccade.scorer.backbone_scorer import BackboneScorer
+from saccade.scorer.conv_scorer import ConvScorer
 from saccade.scorer.scored import Scored, attend
 
 SCORERS = {"conv": ConvScorer, "backbone": BackboneScorer}

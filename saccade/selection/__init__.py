@@ -4,7 +4,7 @@ from saccade.selection.attention_sampling import AttentionSampling, attention_sa
 from saccade.selection.diverse import DiverseTopK, diverse_topk, hard_diverse_topk
 from saccade.selection.gumbel import GumbelTopK, gumbel_topk
 from saccade.selection.hard import Exhaustive, HardTopK, RandomTopK, exhaustive, hard_topk, random_topk
-from saccade.selection.normalise import ignore_outside, linear_decay, normalise_scores
+from saccade.selection.normalize import ignore_outside, linear_decay, normalize_scores
 from saccade.selection.perturbed import PerturbedTopK, perturbed_topk
 from saccade.selection.selection import Selection
 from saccade.selection.sinkhorn import SinkhornTopK, sinkhorn_topk
@@ -46,7 +46,7 @@ __all__ = [
     "hard_topk",
     "ignore_outside",
     "linear_decay",
-    "normalise_scores",
+    "normalize_scores",
     "perturbed_topk",
     "random_topk",
     "sinkhorn_topk",

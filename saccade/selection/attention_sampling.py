@@ -27,8 +27,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from saccade.selection.check import check_k, check_scores
-from saccade.selection.normalise import inside_of
+from saccade.selection.normalize import inside_of
+from saccade.selection.refusals import check_k, check_scores
 from saccade.selection.selection import Selection, identity_selection
 
 # As in the released code: rarely drawn candidates would otherwise divide by next to nothing.
@@ -157,7 +157,7 @@ class AttentionSampling(nn.Module):
         self.smoothing = smoothing
 
     @staticmethod
-    def normalise(scores: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+    def normalize(scores: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         """Raw scores from the lowest on, which a softmax does not see: scaled to [0, 1] it could not become sharp."""
         return scores - scores.detach().amin(dim=1, keepdim=True)
 

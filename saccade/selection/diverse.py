@@ -12,12 +12,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from saccade.selection.check import check_draws, check_k, check_scores
-from saccade.selection.diverse_gradients import GRADIENTS
+from saccade.selection.diverse_estimators import GRADIENTS
 from saccade.selection.draws import Draws, find_support, noise_chunks
-from saccade.selection.gradients import Perturbation, mean_selection
+from saccade.selection.estimators import Perturbation, mean_selection
 from saccade.selection.noise import NOISES, draw_seed
-from saccade.selection.normalise import OUT_OF_REACH, inside_of, normalise_scores, put_out_of_reach, scale_gradient
+from saccade.selection.normalize import OUT_OF_REACH, inside_of, normalize_scores, put_out_of_reach, scale_gradient
+from saccade.selection.refusals import check_draws, check_k, check_scores
 from saccade.selection.selection import Selection, identity_selection, zero_gradient
 from saccade.selection.support import uncompiled
 from saccade.selection.suppression import (
@@ -163,7 +163,7 @@ class DiverseTopK(nn.Module):
     `sigma` may be changed between steps: see `linear_decay`. `gradient_per_sigma` is that of `PerturbedTopK`.
     """
 
-    normalise = staticmethod(normalise_scores)
+    normalize = staticmethod(normalize_scores)
 
     def __init__(
         self,

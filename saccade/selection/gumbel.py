@@ -17,10 +17,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.selection.check import check_k, check_scores, check_sigma
 from saccade.selection.hard import hard_topk
 from saccade.selection.noise import NOISES, draw_seed
-from saccade.selection.normalise import normalise_scores
+from saccade.selection.normalize import normalize_scores
+from saccade.selection.refusals import check_k, check_scores, check_sigma
 from saccade.selection.selection import Selection, zero_gradient
 from saccade.selection.support import ANY_ORDER, SCORE_ORDER, check_temperature, reach, uncompiled, within
 
@@ -42,7 +42,7 @@ def gumbel_topk(
 
     A candidate whose key lies d below the K-th highest weighs at most (K · exp(−d))^(1/τ) in a slot: among the K best
     there is always one that is used up to (K − 1)/K at most. Those that add up to less than 1e-9 are left out.
-    Scores are used as they are: see `normalise_scores`.
+    Scores are used as they are: see `normalize_scores`.
 
     >>> gumbel_topk(torch.tensor([[0.0, 1.0, 0.5]]), 2, sigma=0.01).dense(3).round(decimals=4)
     tensor([[[0., 1., 0.],
@@ -100,7 +100,7 @@ class GumbelTopK(nn.Module):
     `sigma` may be changed between steps: see `linear_decay`.
     """
 
-    normalise = staticmethod(normalise_scores)
+    normalize = staticmethod(normalize_scores)
     aggregations = ANY_ORDER
     why_not = SCORE_ORDER
 

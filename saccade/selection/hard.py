@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from saccade.selection.check import check_k, check_scores
-from saccade.selection.normalise import inside_of, normalise_scores
+from saccade.selection.normalize import inside_of, normalize_scores
+from saccade.selection.refusals import check_k, check_scores
 from saccade.selection.selection import Selection, identity_selection
 
 
@@ -64,7 +64,7 @@ def exhaustive(scores: Float[Tensor, "B N"]) -> Selection:
 class HardTopK(nn.Module):
     """`hard_topk` in training and in inference: the scorer gets no gradient."""
 
-    normalise = staticmethod(normalise_scores)
+    normalize = staticmethod(normalize_scores)
 
     def __init__(self, k: int):
         super().__init__()
@@ -78,7 +78,7 @@ class HardTopK(nn.Module):
 class RandomTopK(nn.Module):
     """`random_topk`: a new draw at every call, in training and in inference."""
 
-    normalise = staticmethod(normalise_scores)
+    normalize = staticmethod(normalize_scores)
 
     def __init__(self, k: int):
         super().__init__()
@@ -92,7 +92,7 @@ class RandomTopK(nn.Module):
 class Exhaustive(nn.Module):
     """`exhaustive` as a stage: as many slots as the model's grid has candidates."""
 
-    normalise = staticmethod(normalise_scores)
+    normalize = staticmethod(normalize_scores)
 
     def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
         """Select every candidate."""

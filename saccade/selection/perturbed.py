@@ -10,12 +10,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from saccade.selection.check import check_draws, check_k, check_name, check_scores
 from saccade.selection.draws import Draws, draw_topk, find_support, near_the_top
-from saccade.selection.gradients import GRADIENTS, Perturbation, mean_selection
+from saccade.selection.estimators import GRADIENTS, Perturbation, mean_selection
 from saccade.selection.hard import hard_topk
 from saccade.selection.noise import NOISES, Noise, draw_seed
-from saccade.selection.normalise import normalise_scores, scale_gradient
+from saccade.selection.normalize import normalize_scores, scale_gradient
+from saccade.selection.refusals import check_draws, check_k, check_name, check_scores
 from saccade.selection.selection import Selection, zero_gradient
 from saccade.selection.support import uncompiled
 
@@ -51,7 +51,7 @@ def perturbed_topk(
                sums of the gradient are taken).
 
     The conditional gradient leaves out the lowest candidates, as many as have a share of about `LEFT_OUT` together.
-    Half-precision scores are perturbed in float32. Scores are used as they are: see `normalise_scores`. Differentiable
+    Half-precision scores are perturbed in float32. Scores are used as they are: see `normalize_scores`. Differentiable
     once.
 
     >>> scores = torch.tensor([[0.0, 1.0, 0.5]], requires_grad=True)
@@ -118,7 +118,7 @@ class PerturbedTopK(nn.Module):
                       grows with 1/σ and would drown every other gradient of the scorer.
     """
 
-    normalise = staticmethod(normalise_scores)
+    normalize = staticmethod(normalize_scores)
 
     def __init__(
         self,

@@ -27,9 +27,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from saccade.selection.check import check_k, check_name, check_scores
 from saccade.selection.hard import hard_topk
-from saccade.selection.normalise import normalise_scores
+from saccade.selection.normalize import normalize_scores
+from saccade.selection.refusals import check_k, check_name, check_scores
 from saccade.selection.selection import Selection
 from saccade.selection.sinkhorn_released import released_sinkhorn_topk
 from saccade.selection.support import ANY_ORDER, SCORE_ORDER, highest, reach, uncompiled
@@ -58,7 +58,7 @@ def sinkhorn_topk(
     The plan is solved in float64, since exponents reach 2K/ε, and converted to the precision of the scores (float32 for
     half precision). A candidate that lies d below the (K+1)-th best has at most the weight K · exp(−2d/ε) in all slots
     together; those that add up to less than 1e-9 are left out, and the plan is that of the others. Scores are used as
-    they are: see `normalise_scores`. Differentiable once.
+    they are: see `normalize_scores`. Differentiable once.
 
     >>> scores = torch.tensor([[0.0, 1.0, 0.5]], requires_grad=True)
     >>> sinkhorn_topk(scores, 2).dense(3)
@@ -92,8 +92,8 @@ class _SinkhornTopK(torch.autograd.Function):
         (plan,) = ctx.saved_tensors
         places = plan.shape[2]
         grad = F.pad(grad_weight.mT.to(plan.dtype), (places - grad_weight.shape[1], 0))  # B S J
-        centred = plan * (grad - (plan * grad).sum(dim=2, keepdim=True))
-        grad = grad - _potentials(plan, centred.sum(dim=1))[:, None]
+        centered = plan * (grad - (plan * grad).sum(dim=2, keepdim=True))
+        grad = grad - _potentials(plan, centered.sum(dim=1))[:, None]
         place = torch.arange(places, dtype=plan.dtype, device=plan.device)
         slope = plan * (place - (plan @ place)[..., None])
         return (slope * grad).sum(dim=2).mul(2 / ctx.epsilon).to(grad_weight.dtype), None, None, None, None
@@ -166,7 +166,7 @@ class SinkhornTopK(nn.Module):
     iterations: at most so many with newton, exactly so many with released.
     """
 
-    normalise = staticmethod(normalise_scores)
+    normalize = staticmethod(normalize_scores)
 
     def __init__(
         self,

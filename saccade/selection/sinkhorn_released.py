@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from saccade.selection.check import check_k, check_scores
+from saccade.selection.refusals import check_k, check_scores
 from saccade.selection.selection import Selection
 from saccade.selection.support import NEGLIGIBLE, uncompiled
 

@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.selection.check import check_k, check_scores
 from saccade.selection.hard import hard_topk
-from saccade.selection.normalise import normalise_scores
+from saccade.selection.normalize import normalize_scores
+from saccade.selection.refusals import check_k, check_scores
 from saccade.selection.selection import Selection
 from saccade.selection.support import ANY_ORDER, SCORE_ORDER, check_temperature, reach, uncompiled, within
 
@@ -25,7 +25,7 @@ def softsort_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: float = 
     temperature: τ, in units of the scores.
 
     A candidate that lies d below the K-th best weighs at most exp(−d/τ) in a slot; those that add up to less than 1e-9
-    are left out. Scores are used as they are: see `normalise_scores`.
+    are left out. Scores are used as they are: see `normalize_scores`.
 
     >>> softsort_topk(torch.tensor([[0.0, 1.0, 0.5]]), 2).dense(3).round(decimals=4)
     tensor([[[0., 1., 0.],
@@ -46,7 +46,7 @@ def softsort_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: float = 
 class SoftSortTopK(nn.Module):
     """`softsort_topk` in training, `hard_topk` in evaluation."""
 
-    normalise = staticmethod(normalise_scores)
+    normalize = staticmethod(normalize_scores)
     aggregations = ANY_ORDER
     why_not = SCORE_ORDER
 

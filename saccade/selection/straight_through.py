@@ -5,7 +5,7 @@ candidates that were not chosen, as if the other K − 1 slots were settled:
 
     weight[k, i] ≈ exp(s_i / τ) / Σ_l exp(s_l / τ)   over i, l ∈ {c_k} ∪ unchosen.
 
-So a candidate's score rises if the loss, linearised at the chosen patches, would fall with it in some slot's place.
+So a candidate's score rises if the loss, linearized at the chosen patches, would fall with it in some slot's place.
 The gradient is BIASED: it belongs to another function than the forward. It takes no account of slots that a newcomer
 would shift, and uses the loss's slope at the chosen patch where a swap is a jump. It is deterministic and cheap, and
 training sees the same sharp patches as inference.
@@ -17,9 +17,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.selection.check import check_k, check_scores
 from saccade.selection.hard import hard_topk
-from saccade.selection.normalise import normalise_scores
+from saccade.selection.normalize import normalize_scores
+from saccade.selection.refusals import check_k, check_scores
 from saccade.selection.selection import Selection
 from saccade.selection.support import check_temperature, reach, uncompiled, within
 
@@ -32,7 +32,7 @@ def straight_through_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: 
 
     The support also holds the candidates that get a gradient. Their weights are exactly zero, so the forward of an
     extraction skips them. One that lies d below the K-th best has at most the softmax weight exp(−d/τ); those that add
-    up to less than 1e-9 are left out. Scores are used as they are: see `normalise_scores`.
+    up to less than 1e-9 are left out. Scores are used as they are: see `normalize_scores`.
 
     >>> straight_through_topk(torch.tensor([[0.0, 1.0, 0.5]]), 2).dense(3)
     tensor([[[0., 1., 0.],
@@ -54,7 +54,7 @@ def straight_through_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: 
 class StraightThroughTopK(nn.Module):
     """`straight_through_topk` in training, `hard_topk` in evaluation: the same patches."""
 
-    normalise = staticmethod(normalise_scores)
+    normalize = staticmethod(normalize_scores)
 
     def __init__(self, k: int, *, temperature: float = 0.01):
         super().__init__()

@@ -236,16 +236,16 @@ def near_the_top_apart(
     except in about K+1 of 1e9 draws; nor are barred candidates ever needed. Best first gives a high lowest one. Where
     there are no K+1 such candidates all N are kept.
 
-    Boxes bar one another only if their centres differ by at most ρ · (w + w′)/2 in x, ρ = (1 − max_overlap) /
+    Boxes bar one another only if their centers differ by at most ρ · (w + w′)/2 in x, ρ = (1 − max_overlap) /
     (1 + max_overlap), because IoU is at most the same ratio of the sides alone; and likewise in y.
     """
     free = scores if inside is None else scores.masked_fill(~inside, -torch.inf)
     size = boxes[:, 2:] - boxes[:, :2]
     between = size.amax(dim=0)
-    centre, ratio = (boxes[:, :2] + boxes[:, 2:]) / 2, (1 - max_overlap) / (1 + max_overlap)
+    center, ratio = (boxes[:, :2] + boxes[:, 2:]) / 2, (1 - max_overlap) / (1 + max_overlap)
     lowest = scores[:, 0]
     for _ in range(k + 1):
         lowest, index = free.max(dim=1)
         reach = ratio * ((size[index, None] + size) / 2 + between)  # B N 2
-        free = free.masked_fill(((centre[index, None] - centre).abs() <= reach).all(dim=-1), -torch.inf)
+        free = free.masked_fill(((center[index, None] - center).abs() <= reach).all(dim=-1), -torch.inf)
     return highest(scores, lowest - noise.pair_reach * sigma, at_least=k + 1)

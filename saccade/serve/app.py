@@ -12,10 +12,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from saccade.predictor import Predictor
-from saccade.serve.answer import Answer, Health, Model, Problem
+from saccade.predict import Predictor
 from saccade.serve.headers import SAFE, SafeHeaders
 from saccade.serve.limits import Limits
+from saccade.serve.schema import Answer, Health, Model, Problem
 from saccade.serve.service import Service
 
 PAGE = {"": "index.html", "page.css": "page.css", "page.js": "page.js", "viewer.js": "viewer.js"}

@@ -11,14 +11,14 @@ from pathlib import Path
 from fastapi import HTTPException, Request
 from PIL import Image
 
-from saccade.predictor import Predictor
-from saccade.serve.answer import MAX_CROPS, Answer, Health, Model, describe, make_answer
-from saccade.serve.desk import BusyError, Desk
+from saccade.predict import Predictor
+from saccade.serve.examination import Examined, examine, is_short_of_memory
 from saccade.serve.limits import Deadline, Limits, try_later
-from saccade.serve.picture import Examined, examine, is_short_of_memory
+from saccade.serve.schema import MAX_CROPS, Answer, Health, Model, describe, make_answer
 from saccade.serve.store import Kept, Store
 from saccade.serve.tiles import make_tile
 from saccade.serve.upload import receive_upload
+from saccade.serve.work_queue import BusyError, Desk
 
 SWEEP_S = 15
 

@@ -1,8 +1,8 @@
 """A recipe: everything a training run is made of, as one typed tree that is also a YAML file and a set of flags.
 
-    data → model (one entry per stage) → warm-up → loss → optimiser and schedule → how long, how often, on what
+    data → model (one entry per stage) → warm-up → loss → optimizer and schedule → how long, how often, on what
 
-`saccade train RECIPE.yaml --optimiser.lr 3e-4` is the file with one value changed; the resolved tree is written to
+`saccade train RECIPE.yaml --optimizer.lr 3e-4` is the file with one value changed; the resolved tree is written to
 `recipe.yaml` of the run folder. This module imports no torch: the command line reads it for `--help`.
 """
 
@@ -78,7 +78,7 @@ class Guide:
 
 
 @dataclass(frozen=True)
-class Optimiser:
+class Optimizer:
     """How gradients become weights.
 
     Args:
@@ -146,7 +146,7 @@ class Recipe:
     model: Stages = field(default_factory=Stages)
     warm_up: WarmUp = field(default_factory=WarmUp)
     guide: Guide = field(default_factory=Guide)
-    optimiser: Optimiser = field(default_factory=Optimiser)
+    optimizer: Optimizer = field(default_factory=Optimizer)
     schedule: Schedule = field(default_factory=Schedule)
     loss: dict[str, Any] = field(default_factory=dict)
     class_weights: bool = False
@@ -175,7 +175,7 @@ class Recipe:
 
 
 def add_recipe_arguments(parser: ArgumentParser) -> None:
-    """Every key of a recipe as a flag, `--optimiser.lr` and so on."""
+    """Every key of a recipe as a flag, `--optimizer.lr` and so on."""
     parser.add_class_arguments(Recipe, as_group=True)
 
 

@@ -21,19 +21,19 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 from rich.console import Console
 
+from saccade.building import build_model, load_model
 from saccade.config import ModelConfig
-from saccade.datasets.augment import build_augmentation
-from saccade.datasets.dataset import ImageDataset, batch_of_one, unit_range
-from saccade.datasets.recognise import load_as_given, source_name
-from saccade.datasets.records import UNSPLIT, DataError, Records
+from saccade.data.augment import build_augmentation
+from saccade.data.dataset import ImageDataset, batch_of_one, unit_range
+from saccade.data.loading import load_as_given, source_name
+from saccade.data.records import UNSPLIT, DataError, Records
 from saccade.evaluation import wilson_interval
-from saccade.pretrained import Pretrained
 from saccade.report.page import write_report
-from saccade.systems import build_model, load_model
+from saccade.system import System
 from saccade.training.alone import alone_in
+from saccade.training.batches import open_records, open_split, with_validation
 from saccade.training.callbacks import Checkpoints, CollapseWatch, Panels, Progress
 from saccade.training.callbacks.checkpoints import latest_whole
-from saccade.training.data import open_records, open_split, with_validation
 from saccade.training.folder import check_folder, claim_folder
 from saccade.training.log import CSVLog
 from saccade.training.provenance import Facts
@@ -160,7 +160,7 @@ def _as_given(data: Path, split: str | None, options: Mapping[str, str]) -> Reco
     return records._replace(records=tuple(record._replace(split="test") for record in records.records))
 
 
-def _choosing(model: Pretrained, selection: Literal["soft", "discrete"]) -> Pretrained:
+def _choosing(model: System, selection: Literal["soft", "discrete"]) -> System:
     """The same model that chooses patches softly, or discretely."""
     if not hasattr(getattr(model, "selection", None), "discrete"):
         system, name = model.config.system, model.config.selection["name"]
@@ -185,7 +185,7 @@ def _with_classes(records: Records, classes: tuple[str, ...]) -> Records:
 
 
 def _evaluate(
-    folder: Path, model: Pretrained, dataset: ImageDataset, name: str, recipe: Recipe, console: Console
+    folder: Path, model: System, dataset: ImageDataset, name: str, recipe: Recipe, console: Console
 ) -> dict[str, Any]:
     torch.manual_seed(recipe.seed)  # a soft selection draws its noise in evaluation, too
     task = Task(model, recipe, {"test": dataset})
@@ -218,5 +218,5 @@ def _fit(task: Task, folder: Path, facts: Facts, console: Console) -> None:
     if not (folder / "best").is_dir():
         raise ValueError(
             f"no model of {folder} can be kept: the loss was not a number at any validation; train again in another "
-            "folder with a lower optimiser.lr, a longer schedule.warm_up, optimiser.clip_norm 1, or precision 32-true"
+            "folder with a lower optimizer.lr, a longer schedule.warm_up, optimizer.clip_norm 1, or precision 32-true"
         )

@@ -1,4 +1,4 @@
-"""A batch shared by several GPUs is normalised as one, with the networks' activations left in place."""
+"""A batch shared by several GPUs is normalized as one, with the networks' activations left in place."""
 
 from lightning.pytorch.plugins import LayerSync
 from timm.layers.norm_act import convert_sync_batchnorm

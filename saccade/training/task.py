@@ -18,18 +18,18 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from saccade.config import check_options
-from saccade.datasets.augment import build_augmentation
-from saccade.datasets.dataset import Batch, ImageDataset, unit_range
+from saccade.data.augment import build_augmentation
+from saccade.data.dataset import Batch, ImageDataset, unit_range
 from saccade.evaluation import Predictions, gather, measure, predict_batch
 from saccade.extraction import Grid
 from saccade.images import Sources
 from saccade.model import PatchSelectionModel
-from saccade.modes import evaluating
-from saccade.pretrained import Pretrained
+from saccade.module_modes import evaluating
 from saccade.selection import Selection, linear_decay
-from saccade.training.data import evaluation_loader, training_loader
+from saccade.system import System
+from saccade.training.batches import evaluation_loader, training_loader
 from saccade.training.guide import guided_topk
-from saccade.training.optimisers import forget, make_optimiser, make_schedule
+from saccade.training.optimizers import forget, make_optimizer, make_schedule
 from saccade.training.recipe import Recipe
 from saccade.training.warm_up import missing_detail, warm_up_loss
 
@@ -39,7 +39,7 @@ LOG_EVERY = 10
 class Task(lightning.LightningModule):
     """Trains `model` as `recipe` says on `data["train"]`, validates it on `data["val"]`, tests it on `data["test"]`."""
 
-    def __init__(self, model: Pretrained, recipe: Recipe, data: Mapping[str, ImageDataset]):
+    def __init__(self, model: System, recipe: Recipe, data: Mapping[str, ImageDataset]):
         super().__init__()
         self.model: Any = model.to(memory_format=torch.channels_last)
         self.recipe, self.data = recipe, data
@@ -145,7 +145,7 @@ class Task(lightning.LightningModule):
 
         The scorer's norm is apart: its gradient grows with 1/σ, and would leave nothing of the others'.
         """
-        options = self.recipe.optimiser
+        options = self.recipe.optimizer
         if self._time_to_log:
             self._log(self._vitals(optimizer))
         for group in optimizer.param_groups:
@@ -179,9 +179,9 @@ class Task(lightning.LightningModule):
 
     def configure_optimizers(self) -> Any:
         """As the recipe says; the learning rate changes at every step."""
-        optimiser = make_optimiser(self.model, self.recipe)
-        schedule = make_schedule(optimiser, self.recipe)
-        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        optimizer = make_optimizer(self.model, self.recipe)
+        schedule = make_schedule(optimizer, self.recipe)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     # ---- evaluation
 

@@ -45,7 +45,7 @@ def missing_detail(
 
     >>> from saccade.images import make_view
     >>> image = torch.zeros(1, 1, 8, 16)
-    >>> image[..., 9:13:2] = 1  # fine stripes on the right, which a view at 1/4 turns grey
+    >>> image[..., 9:13:2] = 1  # fine stripes on the right, which a view at 1/4 turns gray
     >>> grid = Grid(torch.tensor([0]), torch.tensor([0, 8]), (8, 8))
     >>> missing_detail(image, make_view(image, 1 / 4), grid).round(decimals=2)
     tensor([[0.0000, 0.1800]])
@@ -114,7 +114,7 @@ def warm_up_loss(
 ) -> Float[Tensor, ""]:
     """How far the scores are from telling where the target is high.
 
-    focus = 0: mean squared error between the scores and the target, standardised per image: how much detail is missing
+    focus = 0: mean squared error between the scores and the target, standardized per image: how much detail is missing
     differs between images, and only where it is missing matters.
     focus > 0: cross-entropy between the softmax of the scores and each candidate's share of target^focus. One spot
     among tens of thousands of candidates lies a hundred standard deviations above them: far for a score to grow,
@@ -132,8 +132,8 @@ def warm_up_loss(
         return F.cross_entropy(raw_scores, shares)
     std, mean = torch.std_mean(target, dim=1, keepdim=True, correction=0)
     # An image without any contrast asks for equal scores.
-    standardised = (target - mean) / std.clamp(min=torch.finfo(target.dtype).eps)
-    return F.mse_loss(raw_scores, standardised)
+    standardized = (target - mean) / std.clamp(min=torch.finfo(target.dtype).eps)
+    return F.mse_loss(raw_scores, standardized)
 
 
 def _mean_inside(values: Float[Tensor, "B H W"], grid: Grid) -> Float[Tensor, "B N"]:

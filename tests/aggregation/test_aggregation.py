@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from saccade import Grid, hard_topk, perturbed_topk
 from saccade.aggregation import Concat, GatedAttention, Max, Mean, Placed, Transformer
-from saccade.aggregation.positions import Positions, sine_positions
+from saccade.aggregation.position_encoding import Positions, sine_positions
 
 GRID = Grid(torch.arange(4) * 8, torch.arange(5) * 8, (16, 16))
 SCORES = torch.rand(2, 20, generator=torch.Generator().manual_seed(0))
@@ -63,7 +63,7 @@ def test_table_of_another_grid_interpolates_between_cells():
     ramp = torch.arange(5.0).expand(4, 5).reshape(20, 1).expand(20, 6)
     net.positions.weight.data.copy_(ramp)  # every position is its column
     wide = net.positions.table((4, 10)).view(4, 10, 6)
-    columns = ((torch.arange(10) + 0.5) / 2 - 0.5).clamp(0, 4)  # centres of half-width cells in old columns
+    columns = ((torch.arange(10) + 0.5) / 2 - 0.5).clamp(0, 4)  # centers of half-width cells in old columns
     assert_close(wide, columns[None, :, None].expand(4, 10, 6))
 
 
@@ -96,7 +96,7 @@ def test_sizes_of_the_paper():
     assert not torch.equal(first, second)
 
 
-def test_sines_are_those_of_the_cells_centres():
+def test_sines_are_those_of_the_cells_centers():
     table = sine_positions((4, 5), 12)
     for cell in range(20):
         y, x = (cell // 5 + 0.5) / 4, (cell % 5 + 0.5) / 5
@@ -118,7 +118,7 @@ def test_widths_that_sines_do_not_fill_end_in_zeros():
 
 
 def test_a_transformer_with_norms_in_front_ends_in_one():
-    """What each layer adds is then normalised together: features of any size give an answer of the same size."""
+    """What each layer adds is then normalized together: features of any size give an answer of the same size."""
     net = transformer(pre_norm=True, encoding="sines")
     for scale in (1, 1000):
         pooled = net(scale * FEATURES, HARD, GRID)

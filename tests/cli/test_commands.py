@@ -122,7 +122,7 @@ def test_a_folder_that_cannot_be_read_is_one_line(pets, capsys, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied", str(pets))
 
-    monkeypatch.setattr("saccade.datasets.recognise.load", refuse)
+    monkeypatch.setattr("saccade.data.loading.load", refuse)
     assert main(["data", "check", str(pets)]) == 2
     assert capsys.readouterr().err == f"saccade: error: [Errno 13] Permission denied: '{pets}'\n"
 
@@ -137,7 +137,7 @@ def test_a_stopped_run_is_130(pets, capsys, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("saccade.datasets.recognise.load", interrupt)
+    monkeypatch.setattr("saccade.data.loading.load", interrupt)
     assert main(["data", "check", str(pets)]) == 130
     assert capsys.readouterr().err == "stopped\n"
 
@@ -147,9 +147,9 @@ def test_a_stopped_run_is_130(pets, capsys, monkeypatch):
 )
 def test_make_hands_its_arguments_on(monkeypatch, size, expected):
     calls = []
-    generate = types.ModuleType("saccade.datasets.generate")
+    generate = types.ModuleType("saccade.data.generate")
     generate.make = lambda *args, **options: calls.append((args, options))  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "saccade.datasets.generate", generate)
+    monkeypatch.setitem(sys.modules, "saccade.data.generate", generate)
     assert main(["data", "make", "signs", "out", "--count", "7", "--seed", "3", "--workers", "2", *size]) == 0
     options = {"count": 7, "size": expected, "seed": 3, "workers": 2, "source": None}
     assert calls == [(("signs", Path("out")), options)]

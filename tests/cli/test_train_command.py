@@ -24,7 +24,7 @@ def recipe(tmp_path) -> Path:
     ("words", "message"),
     [
         (["--nonsense", "3"], "unrecognized arguments: --nonsense"),
-        (["--optimiser.lrr", "3"], "lrr"),
+        (["--optimizer.lrr", "3"], "lrr"),
         (["--steps", "many"], "steps"),
         (["--steps", "0"], "steps is 0: expected at least 1"),
         (["--k", "10000"], "k is 10000 and there are"),

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from saccade import ModelConfig, PatchSelectionModel
+from saccade.building import SYSTEMS
 from saccade.evaluation import cost, multiply_adds, peak_memory_mb
-from saccade.systems import SYSTEMS
 
 
 def test_the_scorer_and_the_features_are_counted_apart():
@@ -28,8 +28,8 @@ def test_the_scorer_and_the_features_are_counted_apart():
     head = 32 * 32 + 32 * 2
     assert counts["total"] == counts["scorer"] + counts["features"] + head
     assert model.training
-    grey = PatchSelectionModel(ModelConfig(num_classes=2, image_size=(64, 64), channels=1, **stages))
-    assert multiply_adds(grey, (64, 64), channels=1)["scorer"] == view * (1 * 4 + 4 * 1)
+    gray = PatchSelectionModel(ModelConfig(num_classes=2, image_size=(64, 64), channels=1, **stages))
+    assert multiply_adds(gray, (64, 64), channels=1)["scorer"] == view * (1 * 4 + 4 * 1)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def make_predictions(count=60, classes=4, *, absent=3, seed=0, **columns):
         "overlap": known / 2,
         "mutual_overlap": known / 3,
         "entropy": torch.rand(count, generator=generator),
-        "centres": torch.rand(count, 2, 2, generator=generator),
+        "centers": torch.rand(count, 2, 2, generator=generator),
     }
     return Predictions(**{**values, **columns})
 
@@ -95,7 +95,7 @@ def test_confident_answers_are_still_ranked():
 
 def _nowhere(unknown):
     looks = dict.fromkeys(("hit", "overlap", "mutual_overlap", "entropy"), unknown)
-    return make_predictions(**looks, centres=torch.zeros(60, 0, 2))
+    return make_predictions(**looks, centers=torch.zeros(60, 0, 2))
 
 
 def test_what_does_not_apply_is_left_out():

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from saccade import ModelConfig, PatchSelectionModel
-from saccade.datasets.dataset import collate, unit_range
-from saccade.datasets.sample import Sample
+from saccade.data.dataset import collate, unit_range
+from saccade.data.sample import Sample
 from saccade.evaluation import Predictions, best_overlap, predict_batch
 from saccade.evaluation.predictions import join
 from saccade.selection import Selection
@@ -82,7 +82,7 @@ def test_every_column_is_what_it_says():
         p = torch.softmax(output.raw_scores[0].double(), dim=0).numpy()
         assert row.entropy.item() == pytest.approx(stats.entropy(p) / np.log(3), rel=1e-5)
         height, width = image.shape[-2:]
-        assert_close(row.centres[0], torch.tensor([[4 / width, 3 / height], [1 - 4 / width, 1 - 3 / height]]))
+        assert_close(row.centers[0], torch.tensor([[4 / width, 3 / height], [1 - 4 / width, 1 - 3 / height]]))
         overlaps = best_overlap(output.boxes[0], sample.boxes)
         assert_close(row.overlap[0], overlaps.mean(), equal_nan=True)
         assert_close(row.hit[0], (overlaps >= 0.9).float().mean(), equal_nan=True)
@@ -107,7 +107,7 @@ def test_candidates_that_are_in_no_slot_were_not_looked_at():
     row = predict_batch(Soft(), collate([sample]))
     assert (row.hit.item(), row.overlap.item()) == (0, 0)
     assert row.mutual_overlap.isnan().item()  # one patch alone
-    assert row.centres.isnan().any(dim=-1).tolist() == [[False, True]]
+    assert row.centers.isnan().any(dim=-1).tolist() == [[False, True]]
 
 
 def test_entropy_runs_from_sure_to_equal():
@@ -121,7 +121,7 @@ def test_entropy_runs_from_sure_to_equal():
 
 def test_a_system_that_selects_nothing_has_no_places():
     row = predict_batch(Blind(), collate(make_samples()))
-    assert row.centres.shape == (6, 0, 2)
+    assert row.centers.shape == (6, 0, 2)
     assert row.hit.isnan().all()
     assert row.entropy.isnan().all()
 
@@ -156,4 +156,4 @@ def test_the_real_model_on_images_of_different_sizes():
     model, samples = PatchSelectionModel(config).eval(), make_samples()
     together = predict_batch(model, collate(samples, multiple_px=2))
     assert_same(together, join([predict_batch(model, collate([sample])) for sample in samples]))
-    assert together.centres.shape == (6, 2, 2)
+    assert together.centers.shape == (6, 2, 2)

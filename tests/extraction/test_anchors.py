@@ -51,12 +51,12 @@ def test_there_are_1614_at_448_in_levels_of_1176_294_and_144():
 
 def test_columns_run_fastest_then_rows_then_types():
     table = make_anchors((448, 448)).table
-    centre = (table[:, :2] + table[:, 2:]).float() / 2
-    assert_close(centre[1] - centre[0], torch.tensor([32.0, 0.0]))
-    assert_close(centre[14] - centre[0], torch.tensor([0.0, 32.0]))
-    assert_close(centre[196], centre[0], atol=0.5, rtol=0)  # the next type, at the same place
-    assert_close(centre[1176 + 7] - centre[1176], torch.tensor([0.0, 64.0]))
-    assert_close(centre[1470 + 4] - centre[1470], torch.tensor([0.0, 128.0]))
+    center = (table[:, :2] + table[:, 2:]).float() / 2
+    assert_close(center[1] - center[0], torch.tensor([32.0, 0.0]))
+    assert_close(center[14] - center[0], torch.tensor([0.0, 32.0]))
+    assert_close(center[196], center[0], atol=0.5, rtol=0)  # the next type, at the same place
+    assert_close(center[1176 + 7] - center[1176], torch.tensor([0.0, 64.0]))
+    assert_close(center[1470 + 4] - center[1470], torch.tensor([0.0, 128.0]))
 
 
 def crop_and_resize(image: Tensor, box: list[int], size: tuple[int, int]) -> Tensor:
@@ -148,9 +148,9 @@ def test_the_chart_shows_the_best_anchor_at_each_place():
     assert anchors.extent == (0.0, 0.0, 448.0, 448.0)
 
 
-def test_padding_holds_no_centre():
+def test_padding_holds_no_center():
     anchors = make_anchors((128, 256))
-    inside = anchors.centred_in(torch.tensor([[128, 256], [96, 130]]))
+    inside = anchors.centered_in(torch.tensor([[128, 256], [96, 130]]))
     assert inside[0].all()
     x, y = ((anchors.table[:, :2] + anchors.table[:, 2:]) / 2).unbind(-1)
     assert torch.equal(inside[1], (x < 130) & (y < 96))

@@ -39,7 +39,7 @@ def delta_scorer(tiles):
 
 
 def distance_to_best_patch(geometry, image_size, scale, dot):
-    """Pixels between a bright dot and the centre of the patch whose score is highest, along x and y."""
+    """Pixels between a bright dot and the center of the patch whose score is highest, along x and y."""
     scorer = delta_scorer(geometry == "aligned")
     image = torch.zeros(1, 1, *image_size)
     image[0, 0, dot[1], dot[0]] = 1.0
@@ -52,8 +52,8 @@ SIZE, SCALE = (203, 331), 1 / 3
 DOTS = [(x, y) for x in (0, 1, 14, 100, 165, 250, 317, 330) for y in (0, 3, 23, 24, 77, 150, 201, 202)]
 
 
-def test_a_dot_is_centred_in_its_best_patch_everywhere():
-    """Half a cell (12 px) is as near as any centre can be guaranteed to come; two pixels allow for view rounding."""
+def test_a_dot_is_centered_in_its_best_patch_everywhere():
+    """Half a cell (12 px) is as near as any center can be guaranteed to come; two pixels allow for view rounding."""
     for dot in DOTS:
         assert max(distance_to_best_patch("aligned", SIZE, SCALE, dot)) <= 12 + 2, dot
 
@@ -77,8 +77,8 @@ def test_a_box_is_left_top_right_bottom():
     assert grid.boxes(torch.tensor([[4]])).tolist() == [[[7, 10, 11, 15]]]
 
 
-def test_a_candidate_is_in_the_picture_if_its_centre_is():
-    grid = Grid(torch.tensor([-4, 4, 12]), torch.tensor([-3, 7]), (8, 6))  # centres y 0 8 16, x 0 10
+def test_a_candidate_is_in_the_picture_if_its_center_is():
+    grid = Grid(torch.tensor([-4, 4, 12]), torch.tensor([-3, 7]), (8, 6))  # centers y 0 8 16, x 0 10
     size = torch.tensor([[17, 11], [16, 11], [9, 10], [1, 1]])
     expected = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0], [1, 0, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0]]).bool()
-    assert torch.equal(grid.centred_in(size), expected)
+    assert torch.equal(grid.centered_in(size), expected)

@@ -37,8 +37,8 @@ def test_spans_are_what_a_gradient_sees(layers):
     spans = measured(layers, 40)
     assert field.cells(40) == len(spans)
     for i, (first, last) in enumerate(spans):
-        centre = field.offset + i * field.stride
-        expected = max(0, centre - field.size / 2), min(39, centre + field.size / 2 - 1)
+        center = field.offset + i * field.stride
+        expected = max(0, center - field.size / 2), min(39, center + field.size / 2 - 1)
         assert (first, last) == expected
 
 
@@ -48,7 +48,7 @@ def test_the_papers_scorer():
     assert [field.cells(side) for side in (320, 426, 250)] == [39, 52, 30]
 
 
-def test_tiling_puts_the_first_centre_in_the_middle_of_the_first_cell():
+def test_tiling_puts_the_first_center_in_the_middle_of_the_first_cell():
     field = ConvScorer(tiles=True).field
     assert field.offset == field.stride / 2
     for side in range(1, 40):

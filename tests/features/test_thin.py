@@ -11,9 +11,9 @@ def test_parameters_of_the_released_net():
     assert sum(p.numel() for p in ATSNet().parameters()) == 59_680
 
 
-def test_l2_normalisation_only_changes_the_length():
+def test_l2_normalization_only_changes_the_length():
     torch.manual_seed(0)
-    plain, unit = ATSNet().eval(), ATSNet(l2_normalise=True).eval()
+    plain, unit = ATSNet().eval(), ATSNet(l2_normalize=True).eval()
     unit.load_state_dict(plain.state_dict())
     patches = torch.rand(4, 3, 50, 50)
     assert_close(unit(patches).norm(dim=1), torch.ones(4))

@@ -1,4 +1,4 @@
-"""Every kind of file gives the right colours, or a `BadImage` that names it."""
+"""Every kind of file gives the right colors, or a `BadImage` that names it."""
 
 import pickle
 import struct
@@ -41,22 +41,22 @@ STORED = {
 
 
 def expect(path: Path, pixels: np.ndarray, *, atol: float = 0.0) -> None:
-    """`pixels` in [0, 1], H W 3 or, if grey, H W."""
+    """`pixels` in [0, 1], H W 3 or, if gray, H W."""
     if pixels.ndim == 2:
         pixels = np.repeat(pixels[..., None], 3, axis=-1)
     got = decode(path)
     assert_close(got, torch.tensor(pixels, dtype=torch.float32).permute(2, 0, 1), atol=atol + 1e-6, rtol=0)
 
 
-def png(pixels: np.ndarray, *, colour_type: int, size: tuple[int, int] | None = None) -> bytes:
-    """A 16-bit PNG, which Pillow does not write in colour; `size` overrides the true (height, width) in the header."""
+def png(pixels: np.ndarray, *, color_type: int, size: tuple[int, int] | None = None) -> bytes:
+    """A 16-bit PNG, which Pillow does not write in color; `size` overrides the true (height, width) in the header."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     height, width = size or pixels.shape[:2]
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in pixels)
-    header = struct.pack(">IIBBBBB", width, height, 16, colour_type, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 16, color_type, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
@@ -68,12 +68,12 @@ def test_rgb_is_exact_in_lossless_files(tmp_path, suffix):
     expect(path, RGB / 255)
 
 
-def test_jpeg_in_colour_and_grey(tmp_path):
+def test_jpeg_in_color_and_gray(tmp_path):
     flat = np.full((16, 24, 3), (200, 40, 90), dtype=np.uint8)
     Image.fromarray(flat).save(tmp_path / "rgb.jpg", quality=98)
-    Image.fromarray(flat[..., 0]).save(tmp_path / "grey.jpg", quality=98)
+    Image.fromarray(flat[..., 0]).save(tmp_path / "gray.jpg", quality=98)
     expect(tmp_path / "rgb.jpg", flat / 255, atol=3 / 255)
-    expect(tmp_path / "grey.jpg", flat[..., 0] / 255, atol=1 / 255)
+    expect(tmp_path / "gray.jpg", flat[..., 0] / 255, atol=1 / 255)
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "png", "tif", "webp"])
@@ -95,11 +95,11 @@ def test_a_palette_with_and_without_transparency(tmp_path):
     image.save(tmp_path / "a.png")
     image.save(tmp_path / "a.gif")
     image.save(tmp_path / "clear.png", transparency=1)
-    colours = np.array([[[1, 0, 0], [0, 1, 0]], [[0, 1, 0], [0, 0, 1]]])
-    expect(tmp_path / "a.png", colours)
-    expect(tmp_path / "a.gif", colours)
-    is_green = (colours == [0, 1, 0]).all(-1, keepdims=True)
-    expect(tmp_path / "clear.png", np.where(is_green, 1, colours))
+    colors = np.array([[[1, 0, 0], [0, 1, 0]], [[0, 1, 0], [0, 0, 1]]])
+    expect(tmp_path / "a.png", colors)
+    expect(tmp_path / "a.gif", colors)
+    is_green = (colors == [0, 1, 0]).all(-1, keepdims=True)
+    expect(tmp_path / "clear.png", np.where(is_green, 1, colors))
 
 
 def test_alpha_is_laid_over_white(tmp_path):
@@ -112,12 +112,12 @@ def test_alpha_is_laid_over_white(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["tif", "jpg"])
-def test_cmyk_inks_have_their_colours(tmp_path, suffix):
+def test_cmyk_inks_have_their_colors(tmp_path, suffix):
     inks = {(0, 0, 0, 0): (1, 1, 1), (255, 0, 0, 0): (0, 1, 1), (0, 255, 255, 0): (1, 0, 0), (0, 0, 0, 255): (0, 0, 0)}
-    for ink, colour in inks.items():
+    for ink, color in inks.items():
         options: dict[str, Any] = {"quality": 100} if suffix == "jpg" else {}
         Image.new("CMYK", (8, 8), ink).save(tmp_path / f"a.{suffix}", **options)
-        expect(tmp_path / f"a.{suffix}", np.full((8, 8, 3), colour), atol=4 / 255 if suffix == "jpg" else 0)
+        expect(tmp_path / f"a.{suffix}", np.full((8, 8, 3), color), atol=4 / 255 if suffix == "jpg" else 0)
 
 
 def test_one_bit(tmp_path):
@@ -128,7 +128,7 @@ def test_one_bit(tmp_path):
     expect(tmp_path / "a.tif", bits.astype(float))
 
 
-def test_16_bit_grey_keeps_its_range(tmp_path):
+def test_16_bit_gray_keeps_its_range(tmp_path):
     Image.fromarray(DEEP_GREY).save(tmp_path / "a.png")
     (tmp_path / "a.pgm").write_bytes(b"P5 7 5 65535\n" + DEEP_GREY.astype(">u2").tobytes())
     tifffile.imwrite(tmp_path / "little.tif", DEEP_GREY)
@@ -138,8 +138,8 @@ def test_16_bit_grey_keeps_its_range(tmp_path):
         expect(tmp_path / name, DEEP_GREY / 65535)
 
 
-def test_16_bit_colour(tmp_path):
-    (tmp_path / "rgb.png").write_bytes(png(DEEP_RGB, colour_type=2))
+def test_16_bit_color(tmp_path):
+    (tmp_path / "rgb.png").write_bytes(png(DEEP_RGB, color_type=2))
     expect(tmp_path / "rgb.png", DEEP_RGB / 65535, atol=1 / 255)
     tifffile.imwrite(tmp_path / "packed.tif", DEEP_RGB, photometric="rgb", compression="zlib")
     expect(tmp_path / "packed.tif", DEEP_RGB / 65535, atol=1 / 255)
@@ -157,9 +157,9 @@ def test_16_bit_colour(tmp_path):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_float_pixels_are_taken_as_they_are(tmp_path, dtype):
-    tifffile.imwrite(tmp_path / "grey.tif", (DEEP_GREY / 65535).astype(dtype))
+    tifffile.imwrite(tmp_path / "gray.tif", (DEEP_GREY / 65535).astype(dtype))
     tifffile.imwrite(tmp_path / "rgb.tif", (DEEP_RGB / 65535).astype(dtype), photometric="rgb")
-    expect(tmp_path / "grey.tif", DEEP_GREY / 65535)
+    expect(tmp_path / "gray.tif", DEEP_GREY / 65535)
     expect(tmp_path / "rgb.tif", DEEP_RGB / 65535)
 
 
@@ -209,7 +209,7 @@ def test_files_that_are_not_images(tmp_path):
 
 def test_an_absurd_size_is_refused_before_it_is_decoded(tmp_path):
     bomb = tmp_path / "bomb.png"
-    bomb.write_bytes(png(DEEP_RGB, colour_type=2, size=(60_000, 70_000)))
+    bomb.write_bytes(png(DEEP_RGB, color_type=2, size=(60_000, 70_000)))
     limit_of_pillow = Image.MAX_IMAGE_PIXELS
     assert reason(bomb).startswith("60000×70000 is 4,200 megapixels, the limit is 300; ")
     assert limit_of_pillow == Image.MAX_IMAGE_PIXELS

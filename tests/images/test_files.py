@@ -11,7 +11,7 @@ from saccade.images import bands, make_view
 from saccade.images import file as file_module
 from saccade.images.decode import BadImage
 from saccade.images.file import FileImage
-from saccade.images.source import open_image
+from saccade.images.image_source import open_image
 
 # What a camera stores for each orientation: the upright picture (H W 3) after this.
 STORED = {
@@ -52,7 +52,7 @@ def test_views_and_regions_are_upright(orientation, tmp_path):
 
 def test_a_jpeg_cut_that_ends_inside_a_pixel_is_not_stretched(tmp_path):
     # 37 columns give 19 at half size, of which the picture covers 18.5: taken for all 19, the right end would be off
-    # by one column, which is 7 grey levels here.
+    # by one column, which is 7 gray levels here.
     picture = slopes(33, 37)
     Image.fromarray(picture).save(tmp_path / "a.jpg", quality=100, subsampling=0)
     expected = make_view(torch.from_numpy(picture).permute(2, 0, 1)[None] / 255, 1 / 3)[0]

@@ -14,9 +14,9 @@ from saccade.images import bands, make_view, pyramid, slide
 from saccade.images.boxes import Box
 from saccade.images.decode import BadImage
 from saccade.images.file import FileImage
+from saccade.images.image_source import open_image
 from saccade.images.pyramid import OpenSlidePyramid, TiffPyramid, open_pyramid
 from saccade.images.slide import SlideImage
-from saccade.images.source import open_image
 
 READERS = {"openslide": OpenSlidePyramid, "tifffile": TiffPyramid}
 
@@ -140,12 +140,12 @@ def test_what_was_never_scanned_is_white_and_outside_is_zero(reader, tmp_path):
     assert not region[:, :, 34:].any()
 
 
-def test_a_grey_pyramid_becomes_rgb(tmp_path):
-    grey = noise(100, 80)[..., 0]
-    tifffile.imwrite(tmp_path / "a.tif", grey, tile=(32, 32), compression="deflate", photometric="minisblack")
+def test_a_gray_pyramid_becomes_rgb(tmp_path):
+    gray = noise(100, 80)[..., 0]
+    tifffile.imwrite(tmp_path / "a.tif", gray, tile=(32, 32), compression="deflate", photometric="minisblack")
     source = open_image(tmp_path / "a.tif")
     assert isinstance(source, SlideImage)
-    assert_close(source.view(1.0), (torch.from_numpy(grey) / 255).expand(3, -1, -1))
+    assert_close(source.view(1.0), (torch.from_numpy(gray) / 255).expand(3, -1, -1))
 
 
 def test_a_turned_tiff_is_left_to_the_file_reader_which_turns_it(tmp_path):

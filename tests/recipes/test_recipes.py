@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from saccade import ModelConfig
+from saccade.building import build_model
 from saccade.recipes import Shipped, find_recipe, list_recipes
-from saccade.systems import build_model
-from saccade.training.check import check_recipe
 from saccade.training.recipe import load_recipe
+from saccade.training.recipe_rules import check_recipe
 
 
 @pytest.fixture

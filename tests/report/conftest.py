@@ -13,7 +13,7 @@ import yaml
 from tiny import make_spots, tiny_recipe
 
 from saccade.config import ModelConfig
-from saccade.datasets import ImageDataset, collate, load, unit_range
+from saccade.data import ImageDataset, collate, load, unit_range
 from saccade.evaluation import measure, predict_batch
 from saccade.model import PatchSelectionModel
 

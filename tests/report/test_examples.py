@@ -52,7 +52,7 @@ def test_a_resized_image_has_its_boxes_resized(made_run):
     np.testing.assert_allclose(small.truth, whole.truth / 2, atol=1)
 
 
-def test_through_a_crop_the_model_sees_the_centre_and_the_picture_is_whole(made_run):
+def test_through_a_crop_the_model_sees_the_center_and_the_picture_is_whole(made_run):
     run = read_run(made_run)
     data = run.recipe["data"] | {"augmentation": {"name": "cub", "crop": [40, 48]}}
     cropped = open_examiner(run._replace(recipe=run.recipe | {"data": data}))

@@ -86,7 +86,7 @@ def test_the_picture_shows_every_number(table):
         assert {line.get_label() for line in panel.lines} == set(LOOKS)
     for panel in variances:
         assert len(panel.lines) == len(NOISY)
-    line = next(line for line in variances[1].lines if line.get_color() == LOOKS["score"].colour)
+    line = next(line for line in variances[1].lines if line.get_color() == LOOKS["score"].color)
     assert list(line.get_ydata()) == [pick(table, "score", draws, scores="peaked").variance for draws in TINY.draws]
 
 

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import torch
 
-from saccade.baselines import CNN
 from saccade.config import ModelConfig
 from saccade.extraction import Grid
 from saccade.model import PatchSelectionModel
 from saccade.report.look import extent, glance_look, look_at
 from saccade.report.run import read_panel, read_run
+from saccade.systems import CNN
 
 STAGES = {
     "num_classes": 3,
@@ -53,7 +53,7 @@ def test_a_network_without_patches_leaves_them_empty(image):
     assert (len(look.boxes), len(look.crops), look.scores.size, len(look.values)) == (0, 0, 0, 0)
 
 
-def test_the_score_map_spans_the_cells_its_patches_are_centred_on():
+def test_the_score_map_spans_the_cells_its_patches_are_centered_on():
     model = PatchSelectionModel(ModelConfig(**STAGES | {"image_size": (64, 64), "extraction": {"patch": 20}}))
     grid = model.grid((64, 64))
     left, top, right, bottom = extent(grid)

@@ -46,7 +46,7 @@ def test_a_box_is_drawn_where_it_is(size, caption):
     np.testing.assert_allclose(edges, np.array(box) * scale + 0.7 / 72 * DPI * np.array([-1, -1, 1, 1]), atol=1.6)
 
 
-def test_true_boxes_are_dashed_in_a_colour_of_their_own():
+def test_true_boxes_are_dashed_in_a_color_of_their_own():
     truth = np.array([[300, 100, 420, 220]])
     look = look_at_nothing(truth=truth)
     part, scale = picture_of(render(overlay(look)), look)
@@ -73,19 +73,19 @@ def test_the_score_map_lights_up_its_cell_and_leaves_the_low_ones_alone():
     look = look_at_nothing(boxes=[(0, 0, 60, 60)], scores=scores, extent=(0.0, 0.0, 640.0, 480.0))
     part, scale = picture_of(render(overlay(look)), look)
     light = part.sum(axis=2)
-    centre = light[round(200 * scale), round(440 * scale)]  # of cell 2, 5: cells are 80 pixels
-    assert centre > 300
-    assert centre == pytest.approx(light[round(80 * scale) :, round(80 * scale) :].max(), rel=0.05)
+    center = light[round(200 * scale), round(440 * scale)]  # of cell 2, 5: cells are 80 pixels
+    assert center > 300
+    assert center == pytest.approx(light[round(80 * scale) :, round(80 * scale) :].max(), rel=0.05)
     assert light[round(400 * scale) :, : round(300 * scale)].max() == 0
 
 
 def test_heat_is_clear_below_and_bright_above():
-    colours = heat(np.array([[0.0, 0.3, 0.7, 1.0, np.nan]]))
-    alpha = colours[0, :, 3]
+    colors = heat(np.array([[0.0, 0.3, 0.7, 1.0, np.nan]]))
+    alpha = colors[0, :, 3]
     assert alpha[0] == alpha[4] == 0
     assert (np.diff(alpha[:4]) > 0).all()
     assert alpha[1] < 0.1
-    brightness = colours[0, :4, :3] @ [0.2126, 0.7152, 0.0722]
+    brightness = colors[0, :4, :3] @ [0.2126, 0.7152, 0.0722]
     assert (np.diff(brightness) > 0).all()
 
 
@@ -115,8 +115,8 @@ def test_a_long_name_stays_inside():
     pixels = render(overlay(look_at_nothing(truth=np.array([[0, 0, 10, 10]])), caption))
     strip = pixels[: round(CAPTION_IN * DPI) - 1]
     reddish = (strip[..., 0] - strip[..., 1]) > 60
-    dark_grey = (strip.max(axis=2) < 100) & (np.ptp(strip, axis=2) < 20)
-    assert np.nonzero(reddish.any(axis=0))[0].max() < np.nonzero(dark_grey.any(axis=0))[0].min()
+    dark_gray = (strip.max(axis=2) < 100) & (np.ptp(strip, axis=2) < 20)
+    assert np.nonzero(reddish.any(axis=0))[0].max() < np.nonzero(dark_gray.any(axis=0))[0].min()
 
 
 def test_more_patches_than_can_be_seen_are_left_out():

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from saccade.baselines import CNN
 from saccade.config import ModelConfig
 from saccade.evaluation import wilson_interval
 from saccade.report.page import write_report
 from saccade.report.run import read_run
+from saccade.systems import CNN
 
 VOID = {"meta", "img", "input", "br"}
 

@@ -6,7 +6,7 @@ import pytest
 from tiny import make_spots, tiny_recipe
 
 from saccade.reproduce.jobs import Request
-from saccade.reproduce.table import MEAN, Plan, Row, Table
+from saccade.reproduce.table_types import MEAN, Plan, Row, Table
 from saccade.training.recipe import dump_recipe
 
 

@@ -14,8 +14,8 @@ from PIL import Image
 from tiny_fit import make_task, make_trainer
 
 from saccade.reproduce.jobs import run_name
-from saccade.reproduce.table import Plan
-from saccade.reproduce.tables import TABLES
+from saccade.reproduce.paper_tables import TABLES
+from saccade.reproduce.table_types import Plan
 from saccade.training.recipe import load_recipe
 
 BIRDS = 8  # each has an image to validate with, and one validation is enough

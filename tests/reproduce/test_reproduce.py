@@ -15,7 +15,7 @@ from saccade.reproduce import figures
 from saccade.reproduce.collect import collect
 from saccade.reproduce.figures import box_plot, draw_all, learning_plot
 from saccade.reproduce.results import write_results
-from saccade.reproduce.table import Plan, Row
+from saccade.reproduce.table_types import Plan, Row
 
 
 @pytest.fixture

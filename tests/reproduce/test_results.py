@@ -17,12 +17,12 @@ from saccade.reproduce.results import (
     values_of,
     write_results,
 )
-from saccade.reproduce.table import ACCURACY, Measure
+from saccade.reproduce.table_types import ACCURACY, Measure
 
 
 def test_mean_and_standard_deviation_of_the_sample():
-    centre, spread = mean_and_deviation([90.0, 92.0, 97.0])
-    assert centre == pytest.approx(93.0)
+    center, spread = mean_and_deviation([90.0, 92.0, 97.0])
+    assert center == pytest.approx(93.0)
     assert spread == pytest.approx(math.sqrt((9 + 1 + 16) / 2))
 
 
@@ -136,7 +136,7 @@ def test_a_default_that_a_later_version_adds_changes_no_settings(request_):
     settings = essence(job.recipe)
     assert settings["model"]["selection"]["k"] == 1
     assert "nodes" not in settings  # as by default
-    assert "momentum" not in settings["optimiser"]
+    assert "momentum" not in settings["optimizer"]
     assert "path" not in settings["data"]  # where things lie
     assert essence(replace(job.recipe, nodes=2)) == settings | {"nodes": 2}
     read_otherwise = replace(job.recipe.data, workers=3, cache_gb=2.0)

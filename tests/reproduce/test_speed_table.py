@@ -12,9 +12,9 @@ from PIL import Image
 import saccade.cli.reproduce as command
 from saccade.cli import main
 from saccade.reproduce.collect import PROVENANCE
-from saccade.reproduce.speed import measure, results
+from saccade.reproduce.speed import measure, speed_table
+from saccade.reproduce.speed.contestants import Contestant, Setting, Timing
 from saccade.reproduce.speed.figure import speed_plot
-from saccade.reproduce.speed.systems import Setting, System, Timing
 
 TINY = Setting(64, 0.5, "test_resnet", "test_efficientnet", (1, 2), (16,), draws=20, batches=(1, 2))
 # Of a quiet machine, in the order of the systems.
@@ -60,7 +60,7 @@ def test_speed_is_that_of_the_batch_with_the_best_median_after_a_warm_up():
         now[0] += next(seconds[len(batch)])
 
     images = [torch.zeros(n, 3, 20, 20) for n in (1, 4)]
-    system = System("net", 2, 5)
+    system = Contestant("net", 2, 5)
     found = measure.time_all({system: run}, images, rounds=3, say=said.append, clock=lambda: now[0])
     # By round 2, 8, 2 images per second one by one, whose mean is better; 4, 2, 4 in fours.
     assert found == [Timing(system, 0.125, turn, 4, speed) for turn, speed in ((1, 4.0), (2, 2.0), (3, 4.0))]
@@ -75,7 +75,7 @@ def test_speed_is_that_of_the_batch_with_the_best_median_after_a_warm_up():
 
 def test_every_round_goes_through_all_systems():
     calls = []
-    runs = {System(name): lambda _, name=name: calls.append(name) for name in "abc"}
+    runs = {Contestant(name): lambda _, name=name: calls.append(name) for name in "abc"}
     measure.time_all(runs, [torch.zeros(1, 3, 4, 4)], rounds=2, say=str, clock=iter(range(99)).__next__)
     assert calls == [*"abc"] * 3
 
@@ -86,15 +86,15 @@ def test_a_batch_that_memory_does_not_hold_is_passed_over():
             raise torch.OutOfMemoryError("too large")
 
     images = [torch.zeros(n, 3, 4, 4) for n in (1, 2, 4)]
-    found = measure.time_all({System("net"): run}, images, rounds=1, say=str, clock=iter(range(99)).__next__)
+    found = measure.time_all({Contestant("net"): run}, images, rounds=1, say=str, clock=iter(range(99)).__next__)
     assert [(timing.batch, timing.images_per_second) for timing in found] == [(2, 2.0)]
 
 
 def test_soft_blends_more_candidates_than_hard_and_shares_its_network():
     torch.manual_seed(0)
-    runs: dict[System, Any] = measure.build_all(TINY, torch.device("cpu"))
+    runs: dict[Contestant, Any] = measure.build_all(TINY, torch.device("cpu"))
     assert list(runs) == TINY.systems()
-    soft, hard = (runs[System("test_resnet", 2, 16, soft)] for soft in (True, False))
+    soft, hard = (runs[Contestant("test_resnet", 2, 16, soft)] for soft in (True, False))
     assert soft.func is hard
     image = torch.rand(1, 3, 64, 64)
     assert hard(image).selection.index.shape == (1, 2)
@@ -112,15 +112,15 @@ def test_rounds_are_counted_from_one():
 def test_the_csv_gives_the_timings_back(tmp_path):
     path = tmp_path / "speed.csv"
     timings = [each._replace(images_per_second=round(each.images_per_second, 3)) for each in timed(rounds=3)]
-    path.write_text(results.table_of_rounds(timings, FACTS))
-    assert results.read_timings(path) == timings
+    path.write_text(speed_table.table_of_rounds(timings, FACTS))
+    assert speed_table.read_timings(path) == timings
     path.write_text("system,k\nresnet50,0\n")
     with pytest.raises(ValueError, match=r"speed.csv lacks kind, plain, network, patch, .*: expected speed.csv of"):
-        results.read_timings(path)
+        speed_table.read_timings(path)
 
 
 def test_the_table_has_medians_ratios_and_the_papers_numbers():
-    text = results.markdown(timed(rounds=3), Setting(), FACTS)
+    text = speed_table.markdown(timed(rounds=3), Setting(), FACTS)
     lines = text.splitlines()
     assert "| resnet50, whole image, plain PyTorch | 100% | 0.55 ± 0.05 | 1.0× | 0.7× | 1× | 4 |" in lines
     assert "| resnet50, whole image | 100% | 0.79 ± 0.07 | 1.4× | 1.0× | – | 4 |" in lines
@@ -173,7 +173,7 @@ def test_the_command_writes_three_files_and_nothing_else(tiny, tmp_path, capsys)
     said = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("warm-up: ") for line in said) == 7
     assert sum(line.startswith("round 1 of 1: ") for line in said) == 7
-    timings = results.read_timings(out / "speed.csv")
+    timings = speed_table.read_timings(out / "speed.csv")
     assert [each.system for each in timings] == TINY.systems()
     assert all(each.images_per_second > 0 and each.batch in (1, 2) for each in timings)
     assert Image.open(out / "speed.png").size[0] > 600

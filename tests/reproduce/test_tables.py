@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from saccade.building import build_model
 from saccade.config import ModelConfig
 from saccade.recipes import list_recipes
 from saccade.reproduce.jobs import Request, list_jobs, make_job, run_name
+from saccade.reproduce.paper_tables import TABLES
 from saccade.reproduce.results import STATISTICS
-from saccade.reproduce.table import SCALES, Plan, choose
-from saccade.reproduce.tables import TABLES
+from saccade.reproduce.table_types import SCALES, Plan, choose
 from saccade.selection import SELECTIONS
-from saccade.systems import build_model
-from saccade.training.check import check_recipe
 from saccade.training.recipe import load_recipe
+from saccade.training.recipe_rules import check_recipe
 
 ROWS = [
     plan for table in TABLES.values() for row in table.rows for scale in SCALES if (plan := row.plan(scale)) is not None
@@ -104,19 +104,19 @@ def test_a_table_is_sound(table):
 
 
 @pytest.mark.parametrize(
-    ("name", "batch", "lr", "decay", "steps", "schedule", "optimiser", "entropy", "clip"),
+    ("name", "batch", "lr", "decay", "steps", "schedule", "optimizer", "entropy", "clip"),
     [  # torch's AdamW multiplies its decay by the learning rate, the paper's does not: 1e-4 = 1e-4 · 1.0
         ("traffic/perturbed", 32, 1e-4, 1.0, 100_000, ("cosine", 0.0), "adamw", 0.01, 0.1),
         ("billiard/perturbed", 64, 1e-4, 1.0, 30_000, ("cosine", 0.05), "adamw", 0.01, 1.0),
         ("cub/nts_topk", 16, 1e-3, 1e-4, 31_300, ("piecewise", 0.05), "sgd", 0.05, None),
     ],
 )
-def test_the_papers_table_of_settings(name, batch, lr, decay, steps, schedule, optimiser, entropy, clip):
+def test_the_papers_table_of_settings(name, batch, lr, decay, steps, schedule, optimizer, entropy, clip):
     recipe = load_recipe(name)
     assert (recipe.batch, recipe.steps, recipe.loss["entropy_coefficient"]) == (batch, steps, entropy)
     assert (recipe.schedule.name, recipe.schedule.warm_up) == schedule
-    chosen = recipe.optimiser
-    assert (chosen.name, chosen.lr, chosen.weight_decay, chosen.clip_value) == (optimiser, lr, decay, clip)
+    chosen = recipe.optimizer
+    assert (chosen.name, chosen.lr, chosen.weight_decay, chosen.clip_value) == (optimizer, lr, decay, clip)
     assert (recipe.model.selection["sigma"], recipe.model.selection["num_samples"]) == (0.05, 500)
     assert recipe.sigma_decay == "linear"
     assert (recipe.warm_up.steps, recipe.guide.share, chosen.scorer_lr) == (0, 0.0, 1.0)  # nothing of ours

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from saccade import ModelConfig, PatchSelectionModel
 from saccade.inference import for_inference
-from saccade.scorer import BackboneScorer, attend, backbone
+from saccade.scorer import BackboneScorer, attend, backbone_scorer
 
 TINY: dict[str, Any] = {
     "num_classes": 2,
@@ -24,8 +24,8 @@ TINY: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(("tap", "centre"), [(0, 0.5), (1, 7.5)])
-def test_the_centre_of_a_cell_is_where_its_weights_look(tap, centre):
+@pytest.mark.parametrize(("tap", "center"), [(0, 0.5), (1, 7.5)])
+def test_the_center_of_a_cell_is_where_its_weights_look(tap, center):
     """TensorFlow's padding adds an even size's odd pixel behind: the stem and three strides begin at pixel 8 i, and
     the second tap of each moves it by 1, 2 and 4."""
     torch.manual_seed(0)
@@ -39,7 +39,7 @@ def test_the_centre_of_a_cell_is_where_its_weights_look(tap, centre):
             put = first + tap if layer in small else middle
             nn.init.zeros_(layer.weight)
             layer.weight.data[:, :, put, put] = torch.rand(layer.weight.shape[:2]) / layer.weight.shape[1]
-    assert backbone._find_centre(scorer, 3, 8) == pytest.approx(centre, abs=0.01)
+    assert backbone_scorer._find_center(scorer, 3, 8) == pytest.approx(center, abs=0.01)
 
 
 @pytest.mark.parametrize("stride", [8, 16])
@@ -49,9 +49,9 @@ def test_fixed_padding_is_that_of_the_network_and_keeps_its_weights_names(stride
     kept = scorer.stages.net.state_dict()
     whole.load_state_dict(kept | {key: value for key, value in whole.state_dict().items() if key not in kept})
     view = torch.rand(2, 3, 3 * stride, 5 * stride)
-    normalised = (view - scorer.stages.mean) / scorer.stages.std
+    normalized = (view - scorer.stages.mean) / scorer.stages.std
     with torch.no_grad():
-        expected = whole.forward_intermediates(normalised, indices=[scorer.level], intermediates_only=True)[0]
+        expected = whole.forward_intermediates(normalized, indices=[scorer.level], intermediates_only=True)[0]
         assert_close(scorer.see(view), expected)
     assert "Conv2dSame" not in {type(layer).__name__ for layer in scorer.modules()}
 
@@ -60,7 +60,7 @@ def test_it_can_be_sent_to_another_process():
     scorer = BackboneScorer(model="tf_efficientnet_lite0", stride=8, width=4).eval()
     again, view = pickle.loads(pickle.dumps(scorer)), torch.rand(1, 3, 16, 24)
     assert_close(again(view).evidence, scorer(view).evidence)
-    again.load_state_dict(scorer.state_dict() | {"centre": torch.tensor(2.5)})
+    again.load_state_dict(scorer.state_dict() | {"center": torch.tensor(2.5)})
     assert again.field != scorer.field  # what is loaded is obeyed there, too
 
 
@@ -71,20 +71,20 @@ def test_its_batch_norms_fold():
     assert_close(folded(view).evidence, scorer(view).evidence, rtol=1e-3, atol=1e-4)
 
 
-def test_the_centre_is_saved_with_the_weights(tmp_path):
+def test_the_center_is_saved_with_the_weights(tmp_path):
     model = PatchSelectionModel(ModelConfig(**TINY))
-    model.scorer.centre.fill_(3.0)
+    model.scorer.center.fill_(3.0)
     model.save_pretrained(tmp_path)
     again = PatchSelectionModel.from_pretrained(tmp_path)
     assert again.scorer.field.offset == 3.0 != model.scorer.field.offset
     assert again.grid((96, 96)).boxes(torch.tensor(0)).tolist() == [-10, -10, 22, 22]  # around pixel 6 of the image
 
 
-def test_a_centre_that_is_loaded_is_not_looked_for(tmp_path, monkeypatch):
+def test_a_center_that_is_loaded_is_not_looked_for(tmp_path, monkeypatch):
     """At a stride of 32 the search takes many seconds, and what it finds would be overwritten."""
     model = PatchSelectionModel(ModelConfig(**TINY))
     model.save_pretrained(tmp_path)
-    monkeypatch.setattr(backbone, "_find_centre", lambda *_: pytest.fail("looked for"))
+    monkeypatch.setattr(backbone_scorer, "_find_center", lambda *_: pytest.fail("looked for"))
     for mode in (False, True):
         with torch.inference_mode(mode):
             again = PatchSelectionModel.from_pretrained(tmp_path)
@@ -92,14 +92,14 @@ def test_a_centre_that_is_loaded_is_not_looked_for(tmp_path, monkeypatch):
 
 
 def test_it_is_built_in_inference_mode_as_it_is_elsewhere():
-    centres = []
+    centers = []
     for mode in (False, True):
         torch.manual_seed(0)
         with torch.inference_mode(mode):
             model = PatchSelectionModel(ModelConfig(**TINY)).eval()
             assert model(torch.rand(1, 3, 96, 96)).logits.isfinite().all()
-        centres.append(float(model.scorer.centre))
-    assert centres[0] == centres[1] != 2.0  # where it looks, not the middle of a cell
+        centers.append(float(model.scorer.center))
+    assert centers[0] == centers[1] != 2.0  # where it looks, not the middle of a cell
 
 
 def test_a_saved_model_needs_the_weights_it_started_from_no_more(tmp_path):

@@ -145,7 +145,7 @@ def test_training_draws_and_evaluation_repeats():
     sampler.eval()
     assert len({tuple(sampler(scores).share[0].tolist()) for _ in range(5)}) == 1
     assert sampler(scores).index.tolist() == [[0, 2]]
-    assert_close(sampler.normalise(scores).softmax(dim=1), scores.softmax(dim=1))  # as sharp as it came
+    assert_close(sampler.normalize(scores).softmax(dim=1), scores.softmax(dim=1))  # as sharp as it came
 
 
 def test_a_model_learns_where_to_look_and_refuses_other_aggregations():
@@ -156,7 +156,7 @@ def test_a_model_learns_where_to_look_and_refuses_other_aggregations():
         "scorer": {"name": "conv", "widths": [4], "pool": 2},
         "selection": {"name": "ats", "k": 3},
         "extraction": {"patch": 20},
-        "features": {"name": "ats", "width": 8, "l2_normalise": True},
+        "features": {"name": "ats", "width": 8, "l2_normalize": True},
     }
     model = PatchSelectionModel(ModelConfig(**options))
     output = model(torch.rand(2, 3, 64, 64))

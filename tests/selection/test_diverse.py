@@ -20,7 +20,7 @@ GRID = Grid(torch.arange(12) * 8, torch.arange(15) * 8, (24, 24))
 BOXES = GRID.boxes(torch.arange(180))
 
 # Five boxes each, for the exact answers.
-CHAIN = torch.tensor([[2 * i, 0, 2 * i + 4, 4] for i in range(5)])  # each bars its neighbours: one to three lie apart
+CHAIN = torch.tensor([[2 * i, 0, 2 * i + 4, 4] for i in range(5)])  # each bars its neighbors: one to three lie apart
 STAR = torch.tensor(
     [[0, 0, 8, 8], [0, 0, 4, 8], [4, 0, 8, 8], [20, 0, 30, 8], [22, 0, 32, 8]]
 )  # 0 bars 1 and 2, not 1 2

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from served import save_tiny_model
 
-from saccade.predictor import Predictor
+from saccade.predict import Predictor
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from saccade import ModelConfig, PatchSelectionModel
-from saccade.predictor import Predictor
+from saccade.predict import Predictor
 
 CLASSES = ("cat", "dog", "<b>bird</b>")
 
@@ -46,7 +46,7 @@ class WaitingPredictor(Predictor):
 
 
 def scene(height: int = 96, width: int = 128, seed: int = 0) -> np.ndarray:
-    """Smooth colours with a few bright squares: something JPEG and halving change little."""
+    """Smooth colors with a few bright squares: something JPEG and halving change little."""
     rng = np.random.default_rng(seed)
     coarse = rng.integers(40, 180, (6, 8, 3), dtype=np.uint8)
     pixels = np.array(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC))

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from served import CLASSES, as_pixels, as_png, as_pyramid, scene
 
-from saccade.predictor import Predictor
+from saccade.predict import Predictor
 from saccade.serve import Limits, create_app
 
 LIMITS = Limits(max_bytes=1_000_000, max_pixels=200_000, max_slide_pixels=1_000_000, timeout_s=20)

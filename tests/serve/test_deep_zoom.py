@@ -74,8 +74,8 @@ def test_slide_is_read_in_small_parts(tmp_path, monkeypatch):
 
 
 def test_floats_are_shown_as_bytes(tmp_path):
-    grey = np.linspace(0, 1, 48, dtype=np.float32).reshape(1, 48).repeat(48, 0)
-    Image.fromarray(grey).save(tmp_path / "grey.tif")
-    tile = make_tile(PixelTiles(tmp_path / "grey.tif"), 0, 0, 0)
+    gray = np.linspace(0, 1, 48, dtype=np.float32).reshape(1, 48).repeat(48, 0)
+    Image.fromarray(gray).save(tmp_path / "gray.tif")
+    tile = make_tile(PixelTiles(tmp_path / "gray.tif"), 0, 0, 0)
     assert tile is not None
-    assert np.abs(as_pixels(tile) - 255 * grey[..., None]).max() < 4
+    assert np.abs(as_pixels(tile) - 255 * gray[..., None]).max() < 4

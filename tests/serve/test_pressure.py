@@ -11,7 +11,7 @@ from served import WaitingPredictor, as_png, as_pyramid, scene
 
 from saccade.images import SlideImage
 from saccade.images.pyramid import KEPT_BYTES
-from saccade.predictor import Predictor
+from saccade.predict import Predictor
 from saccade.serve import Limits, create_app
 from saccade.serve.service import Service
 from saccade.serve.store import MAX_BYTES, Kept, Store

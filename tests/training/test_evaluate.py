@@ -13,10 +13,10 @@ import yaml
 from tiny import make_spots, tiny_recipe
 from tiny_run import make_tiny_run
 
+from saccade.building import load_model
 from saccade.report.page import write_report
 from saccade.report.run import read_run
 from saccade.selection import PerturbedTopK
-from saccade.systems import load_model
 from saccade.training import run as run_module
 from saccade.training.run import evaluate, train
 from saccade.training.task import Task

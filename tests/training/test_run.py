@@ -17,8 +17,8 @@ from lightning.pytorch import Callback
 from safetensors.torch import load_file
 from tiny import make_spots, tiny_recipe
 
+from saccade.building import load_model
 from saccade.evaluation import measure
-from saccade.systems import load_model
 from saccade.training import alone
 from saccade.training import run as run_module
 from saccade.training.callbacks.checkpoints import Stopped

@@ -10,16 +10,16 @@ import tifffile
 import torch
 from torch.testing import assert_close
 
+from saccade.building import load_model
 from saccade.config import Stages
-from saccade.datasets.dataset import collate_sources, unit_range
-from saccade.datasets.records import DataError
-from saccade.export.check import find_images
+from saccade.data.dataset import collate_sources, unit_range
+from saccade.data.records import DataError
+from saccade.export.parity import find_images
 from saccade.extraction import Grid
 from saccade.images import Sources, bands, decode, make_view, open_image
 from saccade.images.decode import BadImage
-from saccade.systems import load_model
+from saccade.training.batches import open_records, open_split, training_loader
 from saccade.training.callbacks import Panels
-from saccade.training.data import open_records, open_split, training_loader
 from saccade.training.recipe import DataOptions, Guide, Recipe, WarmUp, dump_recipe
 from saccade.training.run import evaluate, train
 from saccade.training.warm_up import missing_detail
@@ -62,7 +62,7 @@ def nothing_decoded(monkeypatch) -> None:
     def refuse(path, **_):
         raise AssertionError(f"{path} was decoded whole")
 
-    for module in ("saccade.datasets.dataset", "saccade.images.file"):
+    for module in ("saccade.data.dataset", "saccade.images.file"):
         monkeypatch.setattr(f"{module}.read_pixels", refuse)
 
 

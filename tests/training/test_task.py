@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tiny import make_spots, tiny_recipe
 
-from saccade.datasets.dataset import collate
+from saccade.data.dataset import collate
 from saccade.training.recipe import WarmUp
 from saccade.training.run import make_task
 

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from saccade.datasets.records import Record, Records
+from saccade.data.records import Record, Records
 from saccade.evaluation import Predictions, measure
 from saccade.report.numbers import headline
 from saccade.report.run import _read_answers

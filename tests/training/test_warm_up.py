@@ -57,7 +57,7 @@ def test_detail_survives_cancellation():
     assert_close(missing_detail(image, view, grid), torch.full((1, 1), 1e-4), rtol=1e-2, atol=0)
 
 
-def test_loss_is_zero_for_the_standardised_target_and_one_for_no_opinion():
+def test_loss_is_zero_for_the_standardized_target_and_one_for_no_opinion():
     target = torch.rand(4, 50, generator=seeded(0))
     std, mean = torch.std_mean(target, dim=1, keepdim=True, correction=0)
     assert_close(warm_up_loss((target - mean) / std, target), torch.tensor(0.0))
@@ -102,15 +102,15 @@ def test_the_scorer_learns_it_without_labels(focus):
     )
     model, generator = PatchSelectionModel(config), seeded(0)
     grid = model.grid((64, 64))
-    optimiser = torch.optim.AdamW(model.scorer.parameters(), lr=5e-3)
+    optimizer = torch.optim.AdamW(model.scorer.parameters(), lr=5e-3)
     for _ in range(60):
         view, target, _ = _striped(model, grid, generator)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         warm_up_loss(model.scorer(view).scores, target, focus=focus).backward()
-        optimiser.step()
-    view, _, centres = _striped(model, grid, generator)
+        optimizer.step()
+    view, _, centers = _striped(model, grid, generator)
     boxes = grid.boxes(model.scorer(view).scores.argmax(dim=1))
-    assert ((boxes[:, :2] <= centres) & (centres < boxes[:, 2:])).all(dim=1).float().mean() > 0.9
+    assert ((boxes[:, :2] <= centers) & (centers < boxes[:, 2:])).all(dim=1).float().mean() > 0.9
 
 
 def _striped(model, grid, generator):

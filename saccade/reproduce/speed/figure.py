@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from saccade.report.plots import MUTED, SEVERAL, style
-from saccade.reproduce.speed.systems import System, Timing, by_system
+from saccade.reproduce.speed.contestants import Contestant, Timing, by_system
 
-Points = Mapping[System, tuple[float, float]]  # per cent of the pixels, images per second
+Points = Mapping[Contestant, tuple[float, float]]  # per cent of the pixels, images per second
 
 
 def speed_plot(timings: Sequence[Timing]) -> Figure:
@@ -26,10 +26,10 @@ def speed_plot(timings: Sequence[Timing]) -> Figure:
         axes = figure.add_subplot(xscale="log", yscale="log")
         for system, line in zip(whole, ("-", "--", ":"), strict=True):
             axes.axhline(points[system][1], linestyle=line, color=MUTED, label=system.name)
-        for kind, marker, colour in (("soft", "o", SEVERAL[0]), ("hard", "^", SEVERAL[1])):
+        for kind, marker, color in (("soft", "o", SEVERAL[0]), ("hard", "^", SEVERAL[1])):
             of_kind = sorted(point for system, point in points.items() if system.kind == kind)
             label = f"{whole[0].network} on patches, {kind} top-K"
-            axes.plot(*zip(*of_kind, strict=True), marker=marker, color=colour, label=label)
+            axes.plot(*zip(*of_kind, strict=True), marker=marker, color=color, label=label)
         _label(axes, points)
         _scale(axes, sorted({share for system, (share, _) in points.items() if system.k}))
         figure.legend(loc="outside lower center", ncols=2, fontsize=8)

@@ -17,13 +17,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from saccade.building import build_model
 from saccade.config import ModelConfig
 from saccade.inference import for_inference
-from saccade.pretrained import Pretrained
 from saccade.reproduce.collect import as_text
-from saccade.reproduce.speed.systems import Setting, System, Timing
+from saccade.reproduce.speed.contestants import Contestant, Setting, Timing
 from saccade.selection import perturbed_topk
-from saccade.systems import build_model
+from saccade.system import System
 from saccade.training.provenance import made_with, now
 
 CLASSES = 10
@@ -53,7 +53,7 @@ def provenance() -> dict[str, str]:
     return as_text({**made, "commit": made["commit"] or "unknown", "finished": now()})
 
 
-def build_all(setting: Setting, device: torch.device) -> dict[System, Run]:
+def build_all(setting: Setting, device: torch.device) -> dict[Contestant, Run]:
     """The systems of a setting; soft and hard are the same model."""
     systems = setting.systems()
     models = {system: _build(system, setting, device) for system in systems if not system.soft}
@@ -69,12 +69,12 @@ def build_all(setting: Setting, device: torch.device) -> dict[System, Run]:
     return {system: runs[system] for system in systems}
 
 
-def _build(system: System, setting: Setting, device: torch.device) -> Any:
+def _build(system: Contestant, setting: Setting, device: torch.device) -> Any:
     model = make_model(system, setting).to(device)
     return _plainly(model) if system.plain else for_inference(model)
 
 
-def make_model(system: System, setting: Setting) -> Pretrained:
+def make_model(system: Contestant, setting: Setting) -> System:
     """The model of a system, its weights random, as PyTorch runs it."""
     stages: dict[str, Any] = {"system": "cnn", "view": {"scale": 1.0}}
     if system.k:
@@ -103,7 +103,7 @@ def _clock() -> float:
 
 @torch.inference_mode()
 def time_all(
-    runs: Mapping[System, Run],
+    runs: Mapping[Contestant, Run],
     images: Sequence[Float[Tensor, "_ C H W"]],
     *,
     rounds: int,
@@ -111,7 +111,7 @@ def time_all(
     clock: Callable[[], float] = _clock,
 ) -> list[Timing]:
     """Time each system on each batch once a round, after a round to warm up; a line for each as it goes."""
-    speeds: dict[System, list[dict[int, float]]] = {system: [] for system in runs}  # by round, then by batch
+    speeds: dict[Contestant, list[dict[int, float]]] = {system: [] for system in runs}  # by round, then by batch
     for turn in range(rounds + 1):
         for system, run in runs.items():
             speed = {len(batch): len(batch) / _seconds(run, batch, clock) for batch in images}
@@ -133,6 +133,6 @@ def _seconds(run: Run, batch: Float[Tensor, "n C H W"], clock: Callable[[], floa
     return clock() - start
 
 
-def _at_best(system: System, share: float, speeds: Sequence[Mapping[int, float]]) -> list[Timing]:
+def _at_best(system: Contestant, share: float, speeds: Sequence[Mapping[int, float]]) -> list[Timing]:
     best = max(speeds[0], key=lambda batch: statistics.median(speed[batch] for speed in speeds))
     return [Timing(system, share, turn, best, speed[best]) for turn, speed in enumerate(speeds, start=1)]

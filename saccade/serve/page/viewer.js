@@ -128,7 +128,7 @@ export class Viewer extends EventTarget {
     }, -1);
   }
 
-  // Device pixels of a point of the image; whole ones, so that neighbouring tiles leave no seam.
+  // Device pixels of a point of the image; whole ones, so that neighboring tiles leave no seam.
   at(x, y) {
     const scale = this.scale * this.dpr;
     return [Math.round((x - this.x) * scale + this.canvas.width / 2), Math.round((y - this.y) * scale + this.canvas.height / 2)];
@@ -219,9 +219,9 @@ export class Viewer extends EventTarget {
       return [i, ...this.at(box.left, box.top), ...this.at(box.right, box.bottom)];
     });
     for (const [i, x0, y0, x1, y1] of corners) {
-      for (const [width, colour] of [[5, "rgb(0 0 0 / .55)"], [2, i === this.lit ? LIT : "white"]]) {
+      for (const [width, color] of [[5, "rgb(0 0 0 / .55)"], [2, i === this.lit ? LIT : "white"]]) {
         this.pen.lineWidth = width * this.dpr;
-        this.pen.strokeStyle = colour;
+        this.pen.strokeStyle = color;
         this.pen.strokeRect(x0, y0, x1 - x0, y1 - y0);
       }
     }

@@ -17,7 +17,7 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
 
 from saccade.files import whole_file
-from saccade.pretrained import Pretrained
+from saccade.system import System
 from saccade.training.task import Task
 
 log = logging.getLogger("saccade")
@@ -101,7 +101,7 @@ class Checkpoints(Callback):
             return float(task.main_step)
         return task.measures[self.best_by] * (-1 if self.best_by in SMALLER_IS_BETTER else 1)
 
-    def _export(self, trainer: Trainer, model: Pretrained, name: str) -> None:
+    def _export(self, trainer: Trainer, model: System, name: str) -> None:
         if trainer.is_global_zero:
             model.save_pretrained(self.run / name)
 

@@ -6,7 +6,7 @@ A young model does most of what a collapsed one does: it names one class, looks 
 finding needs several validations in a row, some way into training, and an answer that is no better for it. What a model
 does while its answers are good, or while its patches hit the boxes, is its own business.
 
-Messages name keys of the recipe, which are also flags: `optimiser.lr` is `--optimiser.lr`.
+Messages name keys of the recipe, which are also flags: `optimizer.lr` is `--optimizer.lr`.
 """
 
 import csv
@@ -71,7 +71,7 @@ def _hits(snapshot: Snapshot) -> str:
 NOT_FINITE = Finding(
     "not finite",
     "the loss is not a number any more, so the weights are probably lost. Start again from a checkpoint before this "
-    "step. Try a lower optimiser.lr, a longer schedule.warm_up, optimiser.clip_norm 1, or precision 32-true.",
+    "step. Try a lower optimizer.lr, a longer schedule.warm_up, optimizer.clip_norm 1, or precision 32-true.",
 )
 
 RULES = {
@@ -79,10 +79,10 @@ RULES = {
     "one class": Rule(
         3,
         0.15,
-        lambda s: s.favourite_share >= 0.98 and s.skill < 0.1,
+        lambda s: s.favorite_share >= 0.98 and s.skill < 0.1,
         lambda s: (
-            f"{s.favourite_share:.0%} of the validation images are said to be {s.favourite!r}, although their labels "
-            "differ. Try a lower optimiser.lr or a longer schedule.warm_up; if one class is much more frequent than "
+            f"{s.favorite_share:.0%} of the validation images are said to be {s.favorite!r}, although their labels "
+            "differ. Try a lower optimizer.lr or a longer schedule.warm_up; if one class is much more frequent than "
             "the others, class_weights true and best_by balanced_accuracy."
         ),
     ),
@@ -94,7 +94,7 @@ RULES = {
         lambda s: (
             f"the scorer is sure of one place in each image (relative entropy {s.entropy:.2f}), and it is the wrong "
             f"one{_hits(s)}. Other places get no gradient any more. Try a larger loss.entropy_coefficient, a lower "
-            "optimiser.scorer_lr or scorer_start, warm_up.steps 300, or more noise where the selection has any "
+            "optimizer.scorer_lr or scorer_start, warm_up.steps 300, or more noise where the selection has any "
             "(model.selection.sigma)."
         ),
     ),
@@ -109,7 +109,7 @@ RULES = {
         lambda s: (
             f"after {s.progress:.0%} of the steps all places still score the same (relative entropy {s.entropy:.3f}) "
             f"and answers are guesses{_hits(s)}. The scorer has not learnt where to look. Try warm_up.steps 300, a "
-            "smaller loss.entropy_coefficient, a higher optimiser.scorer_lr, or a larger model.view.scale if the view "
+            "smaller loss.entropy_coefficient, a higher optimizer.scorer_lr, or a larger model.view.scale if the view "
             "is too small to show what matters."
         ),
     ),
@@ -122,7 +122,7 @@ RULES = {
         lambda s: (
             f"after {s.progress:.0%} of the steps answers are still, or again, no better than guesses{_hits(s)}. The "
             "report shows where the model looks. Try warm_up.steps 300, guide.share 0.7 or a lower "
-            "optimiser.scorer_lr if that is the wrong place; balanced true, a higher optimiser.lr or more steps if it "
+            "optimizer.scorer_lr if that is the wrong place; balanced true, a higher optimizer.lr or more steps if it "
             "is the right one."
         ),
     ),
@@ -133,7 +133,7 @@ RULES = {
         lambda s: s.agreement > 0.95 and s.by_chance < 0.5 and s.fails,
         lambda s: (
             f"the chosen patches are the same for every image: on average {s.agreement:.0%} of the images share a "
-            f"place{_hits(s)}. Try warm_up.steps 300, a lower optimiser.scorer_lr, a data.augmentation that shifts, or "
+            f"place{_hits(s)}. Try warm_up.steps 300, a lower optimizer.scorer_lr, a data.augmentation that shifts, or "
             "more noise where the selection has any (model.selection.sigma)."
         ),
     ),
@@ -156,7 +156,7 @@ RULES = {
         lambda s: (
             f"the scorer's gradient has vanished ({s.gradient:.1e} of what it was at first) before it learnt where to "
             f"look{_hits(s)}. Try a larger model.selection.sigma, a larger loss.entropy_coefficient, or a lower "
-            "optimiser.scorer_lr."
+            "optimizer.scorer_lr."
         ),
     ),
 }

@@ -25,10 +25,10 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
-from saccade.datasets.dataset import batch_of_one, unit_range
+from saccade.data.dataset import batch_of_one, unit_range
 from saccade.files import whole_file
 from saccade.images import ImageSource
-from saccade.modes import evaluating
+from saccade.module_modes import evaluating
 from saccade.report.look import chart, extent, glance_look
 from saccade.report.overlay import overlay
 from saccade.report.run import Glance, Panel

@@ -15,19 +15,19 @@ from saccade.extraction import Grid
 class Places(NamedTuple):
     """Where candidates are, relative to the image's width and height; `half` is half a patch."""
 
-    centres: Float[Tensor, "N 2"]
+    centers: Float[Tensor, "N 2"]
     half: Float[Tensor, " 2"]
 
-    def at_edge(self, centres: Float[Tensor, "*shape 2"]) -> Bool[Tensor, "*shape"]:
-        """Which centres lie within half a patch of a border, so that a part of the patch shows nothing."""
-        return ((centres < self.half) | (centres > 1 - self.half)).any(dim=-1)
+    def at_edge(self, centers: Float[Tensor, "*shape 2"]) -> Bool[Tensor, "*shape"]:
+        """Which centers lie within half a patch of a border, so that a part of the patch shows nothing."""
+        return ((centers < self.half) | (centers > 1 - self.half)).any(dim=-1)
 
 
 class Snapshot(NamedTuple):
     """The health of a run at one validation; NaN where something does not apply or is not known.
 
     progress:   share of the steps after the warm-up that are done.
-    favourite:  the class that most images are said to be; favourite_share the share of them.
+    favorite:  the class that most images are said to be; favorite_share the share of them.
     skill:      balanced accuracy from guessing (0) to all right (1); luck is how far guesses get, twice its deviation.
     prior_loss: the loss of an answer that knows how frequent each class is and nothing else.
     agreement:  take a chosen patch: the share of images that look at that place too; by_chance that of random choices.
@@ -38,8 +38,8 @@ class Snapshot(NamedTuple):
 
     progress: float
     images: int
-    favourite: str
-    favourite_share: float
+    favorite: str
+    favorite_share: float
     skill: float
     luck: float
     loss: float
@@ -87,7 +87,7 @@ def take_snapshot(
     """What `predictions` on the validation images tell; without `places` nothing is asked about where it looked."""
     label, logits = predictions.label.cpu(), predictions.logits.float().cpu()
     said = logits.argmax(dim=1)
-    favourite = int(said.bincount(minlength=len(classes)).argmax())
+    favorite = int(said.bincount(minlength=len(classes)).argmax())
     count = label.bincount(minlength=len(classes)).float()
     recall = label[said == label].bincount(minlength=len(classes))[count > 0] / count[count > 0]
     guess = torch.tensor(1 / len(recall))  # with images of one class only, skill is 0 / 0
@@ -95,8 +95,8 @@ def take_snapshot(
     snapshot = Snapshot(
         progress=progress,
         images=len(label),
-        favourite=classes[favourite],
-        favourite_share=float((said == favourite).float().mean()),
+        favorite=classes[favorite],
+        favorite_share=float((said == favorite).float().mean()),
         skill=float((recall.mean() - guess) / (1 - guess)),
         luck=2 * float((guess / (1 - guess) / len(label)).sqrt()),
         loss=float(loss),
@@ -106,24 +106,24 @@ def take_snapshot(
     )
     if places is None:
         return snapshot
-    centres = predictions.centres.float().cpu()
-    chosen = ~centres.isnan().any(dim=-1)  # n K; images of a soft selection have more or fewer
+    centers = predictions.centers.float().cpu()
+    chosen = ~centers.isnan().any(dim=-1)  # n K; images of a soft selection have more or fewer
     return snapshot._replace(
         entropy=float(predictions.entropy.nanmean()),
-        agreement=_agreement(centres[chosen], images=len(centres)),
-        by_chance=float(chosen.float().sum(dim=1).mean()) / len(places.centres),
-        at_edge=float(places.at_edge(centres[chosen]).float().mean()),
-        edge_by_chance=float(places.at_edge(places.centres).float().mean()),
+        agreement=_agreement(centers[chosen], images=len(centers)),
+        by_chance=float(chosen.float().sum(dim=1).mean()) / len(places.centers),
+        at_edge=float(places.at_edge(centers[chosen]).float().mean()),
+        edge_by_chance=float(places.at_edge(places.centers).float().mean()),
         gradient=gradient,
         sigma=sigma,
     )
 
 
-def _agreement(centres: Float[Tensor, "patches 2"], images: int) -> float:
+def _agreement(centers: Float[Tensor, "patches 2"], images: int) -> float:
     """Places are told apart to a fiftieth of the image, whatever slot they are in: one image that chose otherwise
     shifts the slots of its other patches, and would hide that they are those of everybody else.
     """
-    column, row = (centres.clamp(0, 1) * 50).round().long().unbind(dim=-1)
+    column, row = (centers.clamp(0, 1) * 50).round().long().unbind(dim=-1)
     place = row * 51 + column
     share = (place.bincount() / images).clamp(max=1)
     return float(share[place].mean())

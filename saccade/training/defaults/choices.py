@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from saccade.datasets.records import Records
+from saccade.data.records import Records
 
 Size = tuple[int, int]
 

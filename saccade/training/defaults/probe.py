@@ -9,8 +9,8 @@ from pathlib import Path
 import tifffile
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from saccade.datasets.own import SLIDE_SUFFIXES
-from saccade.datasets.records import DataError, Records
+from saccade.data.folders_and_tables import SLIDE_SUFFIXES
+from saccade.data.records import DataError, Records
 from saccade.images.decode import open_lazily
 from saccade.images.pyramid import open_pyramid
 

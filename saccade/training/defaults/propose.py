@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from saccade.datasets.records import Records
+from saccade.data.records import Records
 from saccade.images.decode import MAX_PIXELS
 from saccade.training.defaults.choices import Choice, Known, Size, look_at, show
-from saccade.training.defaults.grid import choose_k, choose_patch, choose_sizes, choose_view
+from saccade.training.defaults.patch_grid import choose_k, choose_patch, choose_sizes, choose_view
 from saccade.training.defaults.probe import weights_within_reach
 
 BACKBONE = "resnet18"
@@ -180,10 +180,10 @@ def choose_start(known: Known) -> Iterator[Choice]:
     features = known.values.get("model.features") or known.options("features")
     reads = bool(features.get("pretrained") or features.get("weights"))
     if reads:
-        yield Choice("optimiser.lr", FINE_TUNING_LR, "lower than usual, since the weights are already good")
+        yield Choice("optimizer.lr", FINE_TUNING_LR, "lower than usual, since the weights are already good")
     else:
-        yield Choice("optimiser.lr", LR, "what small networks without weights learnt fastest with")
-    yield Choice("optimiser.clip_norm", 1.0, "one bad batch cannot undo much")
+        yield Choice("optimizer.lr", LR, "what small networks without weights learnt fastest with")
+    yield Choice("optimizer.clip_norm", 1.0, "one bad batch cannot undo much")
     if known.selects and known.options("selection").get("name", "perturbed") in ("perturbed", "diverse"):
         yield Choice("warm_up.steps", WARM_UP_STEPS, "the scorer first learns, without labels, where detail is lost")
         yield Choice("warm_up.lr", WARM_UP_LR, "what a new scorer learnt fastest with")
@@ -199,11 +199,11 @@ def _choose_scorer_start(reads: bool) -> Iterator[Choice]:
     """`reads`: the feature network comes with weights. It then also learns images by heart, and with them places."""
     if reads:
         yield Choice("model.extraction.glance", True, "the surroundings of a patch may tell something, too")
-        yield Choice("optimiser.scorer_lr", SLOW_SCORER, "with few images, labels teach it slower where to look")
+        yield Choice("optimizer.scorer_lr", SLOW_SCORER, "with few images, labels teach it slower where to look")
         return
     reason = "at first patches lie where detail is lost, so that there is something to read"
     yield Choice("guide.share", GUIDED, reason)
-    yield Choice("optimiser.scorer_start", SCORER_START, "until the network reads, what the scorer is told is noise")
+    yield Choice("optimizer.scorer_start", SCORER_START, "until the network reads, what the scorer is told is noise")
 
 
 def _choose_one_patch(known: Known) -> Iterator[Choice]:

@@ -25,8 +25,8 @@ HEALTHY = [
     Snapshot(
         progress=t,
         images=400,
-        favourite="70",
-        favourite_share=max(0.26, 1 - 5 * t),
+        favorite="70",
+        favorite_share=max(0.26, 1 - 5 * t),
         skill=min(0.98, max(0.0, 3 * t - 0.3)),
         luck=0.06,
         loss=1.39 * math.exp(-4 * max(0, t - 0.1)),
@@ -44,7 +44,7 @@ HEALTHY = [
 ]
 GUESSING = {"skill": 0.02, "loss": 1.40, "hit_rate": 0.1}
 BROKEN = {
-    "one class": {"favourite_share": 1.0, "skill": 0.0},
+    "one class": {"favorite_share": 1.0, "skill": 0.0},
     "one place": {"entropy": 0.03, **GUESSING},
     "no opinion": {"entropy": 0.9995, **GUESSING},
     "guesses": {"gradient": 0.05, **GUESSING},
@@ -115,7 +115,7 @@ def test_what_looks_like_collapse_and_works_is_silent(why, values, known):
 
 def test_most_images_of_one_class_is_no_collapse():
     """97% are fine, 3% defective, and half of the defects are found."""
-    assert findings_over(changed(favourite_share=0.985, skill=0.5, loss=0.1, prior_loss=0.13))[-1] == set()
+    assert findings_over(changed(favorite_share=0.985, skill=0.5, loss=0.1, prior_loss=0.13))[-1] == set()
 
 
 def test_large_patches_are_always_near_an_edge():
@@ -169,10 +169,10 @@ def test_a_handful_of_images_proves_nothing():
 def make_predictions(label, said):
     label, said = torch.tensor(label), torch.tensor(said)
     n = len(label)
-    centres = torch.rand(n, 3, 2, generator=torch.Generator().manual_seed(0))
+    centers = torch.rand(n, 3, 2, generator=torch.Generator().manual_seed(0))
     logits = 3.0 * torch.nn.functional.one_hot(said, 4).float()
     unknown = torch.full((n,), math.nan)
-    return Predictions(torch.arange(n), label, logits, unknown, unknown, unknown, torch.full((n,), 0.5), centres)
+    return Predictions(torch.arange(n), label, logits, unknown, unknown, unknown, torch.full((n,), 0.5), centers)
 
 
 class FakeTask(SimpleNamespace):

@@ -13,7 +13,7 @@ from tiny_fit import CrashError, crash_at, fit, make_task
 from torch.testing import assert_close
 
 from saccade import ModelConfig, PatchSelectionModel
-from saccade.datasets.dataset import unit_range
+from saccade.data.dataset import unit_range
 from saccade.report.run import Panel, read_panel
 from saccade.training.callbacks.panels import Panels, glimpse, look, spread, write_panel
 from saccade.training.recipe import WarmUp
@@ -224,8 +224,8 @@ def test_a_panel_shows_what_validation_sees(spots, tmp_path):
     *_, file = sorted((tmp_path / "panels").iterdir())
     for glance, index in zip(end.glances, np.load(file)["index"].tolist(), strict=True):
         assert glance.size == (40, 48)
-        centre = make_task(recipe).data["val"][index].image[:, 12:52, 8:56]
-        assert np.array_equal(glance.image, centre.permute(1, 2, 0))
+        center = make_task(recipe).data["val"][index].image[:, 12:52, 8:56]
+        assert np.array_equal(glance.image, center.permute(1, 2, 0))
 
 
 def test_noise_that_stays_ends_with_the_training(spots, tmp_path):

@@ -17,13 +17,13 @@ import tifffile
 from PIL import Image
 
 from saccade import ModelConfig
+from saccade.building import build_model
 from saccade.config import Stages
-from saccade.datasets.recognise import load
-from saccade.datasets.records import DataError, Record, Records
-from saccade.systems import build_model
-from saccade.training.check import check_recipe
+from saccade.data.loading import load
+from saccade.data.records import DataError, Record, Records
 from saccade.training.defaults import probe, propose, sample_sizes, weights_within_reach
-from saccade.training.recipe import DataOptions, Guide, Optimiser, Recipe, WarmUp
+from saccade.training.recipe import DataOptions, Guide, Optimizer, Recipe, WarmUp
+from saccade.training.recipe_rules import check_recipe
 
 
 def records_with(counts: Sequence[int] = (60, 40), boxes: tuple = ()) -> Records:
@@ -60,7 +60,7 @@ def recipe_of(values: dict[str, Any]) -> Recipe:
         name: {**getattr(defaults, name), **options} if name in ("extraction", "selection", "scorer") else options
         for name, options in tree.pop("model").items()
     }
-    parts = {"data": DataOptions, "warm_up": WarmUp, "guide": Guide, "optimiser": Optimiser}
+    parts = {"data": DataOptions, "warm_up": WarmUp, "guide": Guide, "optimizer": Optimizer}
     built = {name: part(**tree.pop(name)) for name, part in parts.items() if name in tree}
     return Recipe(model=Stages(**stages), **built, **tree)
 
@@ -133,8 +133,8 @@ def test_the_view_is_a_quarter_of_the_pixels_at_most_unless_images_are_small():
 def test_random_sizes_fit():
     draw = random.Random(0)
     for _ in range(40):
-        centre = [math.exp(draw.uniform(math.log(40), math.log(3000))) for _ in "hw"]
-        seen = [(int(draw.uniform(0.7, 1.4) * centre[0]), int(draw.uniform(0.7, 1.4) * centre[1])) for _ in range(5)]
+        center = [math.exp(draw.uniform(math.log(40), math.log(3000))) for _ in "hw"]
+        seen = [(int(draw.uniform(0.7, 1.4) * center[0]), int(draw.uniform(0.7, 1.4) * center[1])) for _ in range(5)]
         assert_good(choose(seen), seen)
 
 
@@ -174,7 +174,7 @@ def test_a_network_that_already_reads_starts_otherwise_than_a_new_one():
     assert new["guide.share"] > 0
     assert "model.extraction.glance" not in new
     assert reads["model.extraction.glance"]
-    assert reads["optimiser.scorer_lr"] < 1
+    assert reads["optimizer.scorer_lr"] < 1
     assert "guide.share" not in reads
     for values in (new, reads):
         assert values["warm_up.steps"] > 0
@@ -226,8 +226,8 @@ def test_a_system_without_selection_is_asked_no_questions_about_it():
 def test_published_weights_are_used_where_they_can_be_had():
     values = choose([(1000, 1000)], hub=True)
     assert values["model.features"] == {"name": "backbone", "model": "resnet18", "pretrained": True}
-    assert values["optimiser.lr"] < Optimiser().lr
-    assert choose([(1000, 1000)])["optimiser.lr"] > values["optimiser.lr"]
+    assert values["optimizer.lr"] < Optimizer().lr
+    assert choose([(1000, 1000)])["optimizer.lr"] > values["optimizer.lr"]
 
 
 def test_without_weights_the_network_is_as_large_as_the_data_allow():
@@ -280,9 +280,9 @@ def files(tmp_path) -> dict[str, tuple[int, int]]:
     Image.new("RGB", (40, 30)).save(tmp_path / "plain.jpg")
     Image.new("RGB", (40, 30)).save(tmp_path / "turned.jpg", exif=sideways)
     Image.new("RGB", (40, 30)).save(tmp_path / "turned.png", exif=sideways)
-    Image.new("L", (40, 30)).save(tmp_path / "grey.webp")
+    Image.new("L", (40, 30)).save(tmp_path / "gray.webp")
     tifffile.imwrite(tmp_path / "deep.tif", np.zeros((30, 40, 3), np.float64), photometric="rgb")
-    sizes = dict.fromkeys(("plain.jpg", "grey.webp", "deep.tif"), (30, 40))
+    sizes = dict.fromkeys(("plain.jpg", "gray.webp", "deep.tif"), (30, 40))
     return sizes | {"turned.jpg": (40, 30), "turned.png": (40, 30)}
 
 

@@ -1,0 +1,52 @@
+"""features → pooled like mean and max, over slots that know where they come from.
+
+Each slot by itself: a small network of features + `Positions`, so that "a nine at the left" can be a feature; then the
+mean or the largest value over slots. Between mean and max, which cannot tell left from right unless the pixels do, and
+the transformer, whose slots also know of each other.
+"""
+
+from typing import Literal
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from saccade.aggregation.pool import Max, Mean
+from saccade.aggregation.position_encoding import Encoding, Positions
+from saccade.extraction import Grid
+from saccade.selection import Selection
+
+POOLS = {"mean": Mean, "max": Max}
+
+
+class Placed(nn.Module):
+    """Slots B K D → B D."""
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        cells: tuple[int, int],
+        pool: Literal["mean", "max"] = "max",
+        hidden: int = 192,
+        encoding: Encoding = "sines",
+    ):
+        super().__init__()
+        if pool not in POOLS:  # from a recipe it comes unchecked
+            raise ValueError(f"pool is {pool!r}, expected one of {', '.join(POOLS)}")
+        self.positions = Positions(cells, width, encoding=encoding)
+        self.think = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, width), nn.ReLU())
+        self.pool = POOLS[pool](width)
+        self.width = width
+
+    def forward(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B D"]:
+        """Pool the slots."""
+        return self.pool(self.alone(features, selection, grid), selection, grid)
+
+    def alone(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B K D"]:
+        """What each slot shows and where."""
+        return self.think(features + self.positions(selection, grid.shape))
+
+    @staticmethod
+    def weigh(slot: Float[Tensor, "*shape D"]) -> Float[Tensor, "*shape"]:
+        """How much a slot counts, in log units, where `mixture_loss` asks each alone: its first feature."""
+        return slot[..., 0]

@@ -1,0 +1,199 @@
+"""`Records` → samples → batches.
+
+Images of different sizes in one set keep their scale: in a batch each lies at the top left, and zeros fill the rest up
+to the largest height and width, rounded up to a multiple the model asks for. `Batch.size` says where each picture ends.
+A batch of images of one size has no such border.
+Or all are resized to one given size, which changes their scale and aspect ratio.
+
+Pixels travel as bytes, which are a quarter of the floats to copy between processes and to a GPU, and in channels-last
+order, which is how decoders give them and what convolutions and extraction like best. `unit_range` makes floats of them
+on the device that trains.
+
+With `stream` nothing is decoded here: a sample holds a source, a batch `Sources`, and the model reads their views and
+the regions it asks for. So slides and tiled pyramids that are too large to decode can be trained on.
+
+A file that cannot be read stops the run with its name. With `skip_bad` every file is decoded once beforehand, and the
+bad ones are logged and left out: so the number of samples is known, and the same in every epoch and process.
+"""
+
+import logging
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, overload
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor
+from torch.utils.data import Dataset, default_collate
+
+from saccade.data.inspection import Report, examine
+from saccade.data.records import DataError, Record, Records
+from saccade.data.sample import Sample, SampleCache
+from saccade.images import ImageSource, Sources, open_image
+from saccade.images.decode import MAX_PIXELS, BadImage, read_pixels
+from saccade.images.file import FileImage
+from saccade.images.image_source import Opened
+
+log = logging.getLogger(__name__)
+
+
+class Batch(NamedTuple):
+    """Samples side by side; `size` is each image's true height and width, the rest of its H×W is zero."""
+
+    image: UInt8[Tensor, "B 3 H W"] | Sources
+    label: Int[Tensor, "B *classes"]  # noqa: F821
+    boxes: tuple[Int[Tensor, "R 4"], ...]
+    index: Int[Tensor, " B"]
+    size: Int[Tensor, "B 2"]
+
+
+class ImageDataset(Dataset[Sample]):
+    """The images of `records`, usually of one split; `records.records[i]` is sample i, `bad` what was left out.
+
+    cache_gb: keep samples in memory, pixels up to this many GB, instead of decoding their files again in every round. A
+              process that reads ahead for a DataLoader keeps its own. Further samples, and streamed ones, are not kept.
+
+    >>> train = ImageDataset(load("flowers").split("train"))  # doctest: +SKIP
+    >>> DataLoader(train, batch_size=8, collate_fn=collate)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        *,
+        resize: tuple[int, int] | None = None,
+        skip_bad: bool = False,
+        max_pixels: int = MAX_PIXELS,
+        stream: bool = False,
+        cache_gb: float = 0.0,
+    ):
+        if stream and (resize or skip_bad):
+            raise DataError(
+                "data.resize and data.skip_bad decode whole images, and data.stream reads parts of them: leave out one "
+                "or the other"
+            )
+        if resize and min(resize) < 1:
+            raise DataError(f"resize is {resize}: expected a height and a width of at least one pixel")
+        self.records, self.bad = _leave_out_bad(records, max_pixels) if skip_bad else (records, [])
+        if not self.records.records:
+            raise DataError(f"{records.root}: no images to read; is the split empty, or every file in it bad?")
+        self.resize = resize
+        self.max_pixels = max_pixels
+        self.stream = stream
+        self.cache = SampleCache(cache_gb)
+        self._class_number = {label: number for number, label in enumerate(records.classes)}
+
+    def __len__(self) -> int:
+        return len(self.records.records)
+
+    def __getitem__(self, index: int) -> Sample:
+        if self.stream:
+            return self._open(index)
+        return self.cache.get(index) or self.cache.keep(self._read(index))
+
+    def _open(self, index: int) -> Sample:
+        record = self.records.records[index]
+        source = _open_source(record.image, self.max_pixels)
+        boxes = _place_boxes(record, source.size, source.size)
+        return Sample(source, self._class_number[record.label], boxes, index)
+
+    def _read(self, index: int) -> Sample:
+        record = self.records.records[index]
+        image = _as_bytes(read_pixels(record.image, max_pixels=self.max_pixels))
+        size = self.resize or (image.shape[-2], image.shape[-1])
+        boxes = _place_boxes(record, (image.shape[-2], image.shape[-1]), size)
+        if image.shape[-2:] != size:
+            image = F.interpolate(image[None], size=size, mode="bilinear", antialias=True, align_corners=False)[0]
+        return Sample(image, self._class_number[record.label], boxes, index)
+
+
+def collate(samples: Sequence[Sample], *, multiple_px: int = 1) -> Batch:
+    """Samples → batch; those of different sizes are padded to the largest height and width, each rounded up to a
+    multiple of `multiple_px`.
+    """
+    size = torch.tensor([sample.image.shape[-2:] for sample in samples])  # B 2
+    height, width = size.amax(0).tolist()
+    if (size != size[0]).any():  # those of one size have no padding, in training as in evaluation
+        height, width = (math.ceil(side / multiple_px) * multiple_px for side in (height, width))
+    # default_collate, because in a worker it writes straight into the memory shared with the main process.
+    pixels = default_collate([_pad(rearrange(s.image, "c h w -> h w c"), (height, width)) for s in samples])
+    return _batch(rearrange(pixels, "b h w c -> b c h w"), samples, size)
+
+
+def collate_sources(samples: Sequence[Sample], *, scale: float) -> Batch:
+    """Streamed samples, all of one size → batch; the views at `scale` are read here, ahead of the model."""
+    image = Sources([sample.image for sample in samples])
+    image.view(scale)
+    return _batch(image, samples, torch.tensor([image.shape[-2:]] * len(samples)))
+
+
+def _batch(image: Tensor | Sources, samples: Sequence[Sample], size: Int[Tensor, "B 2"]) -> Batch:
+    label = torch.tensor([sample.label for sample in samples])
+    index = torch.tensor([sample.index for sample in samples])
+    return Batch(image, label, tuple(sample.boxes for sample in samples), index, size)
+
+
+def batch_of_one(image: UInt8[Tensor, "3 H W"] | ImageSource) -> UInt8[Tensor, "1 3 H W"] | Sources:
+    """A sample's image as a batch."""
+    return image[None] if isinstance(image, Tensor) else Sources([image])
+
+
+@overload
+def unit_range(image: Tensor) -> Tensor: ...
+
+
+@overload
+def unit_range(image: Sources) -> Sources: ...
+
+
+def unit_range(image: UInt8[Tensor, "B 3 H W"] | Sources) -> Float[Tensor, "B 3 H W"] | Sources:
+    """Bytes → floats in [0, 1], wherever the batch is: what the model takes. Sources give such floats by themselves."""
+    return image if isinstance(image, Sources) else image.float().div_(255)
+
+
+def _as_bytes(pixels: np.ndarray) -> UInt8[Tensor, "3 H W"]:
+    if pixels.dtype != np.uint8:
+        pixels = (pixels * 255).round().astype(np.uint8)
+    return rearrange(torch.from_numpy(pixels), "h w c -> c h w")
+
+
+def _pad(pixels: Tensor, size: tuple[int, int]) -> Tensor:
+    below, right = size[0] - pixels.shape[0], size[1] - pixels.shape[1]
+    return F.pad(pixels, (0, 0, 0, right, 0, below)) if below or right else pixels
+
+
+def _place_boxes(record: Record, old: tuple[int, int], new: tuple[int, int]) -> Int[Tensor, "R 4"]:
+    """The boxes in the resized image: the whole pixels they touch, cut where they leave it (some do, by one)."""
+    (old_height, old_width), (height, width) = old, new
+    placed = [
+        (
+            left * width // old_width,
+            top * height // old_height,
+            min(-(-right * width // old_width), width),
+            min(-(-bottom * height // old_height), height),
+        )
+        for left, top, right, bottom in record.boxes
+    ]
+    return torch.tensor(placed, dtype=torch.int64).reshape(-1, 4)
+
+
+def _open_source(path: Path, max_pixels: int) -> Opened:
+    if not path.is_file():
+        raise BadImage(path, "no such file")
+    source = open_image(path)
+    return FileImage(path, max_pixels=max_pixels) if isinstance(source, FileImage) else source
+
+
+def _leave_out_bad(records: Records, max_pixels: int) -> tuple[Records, list[BadImage]]:
+    findings = tuple(examine(records, max_pixels=max_pixels))
+    bad = Report(records, findings).bad()
+    for error in bad:
+        log.warning("left out %s", error)
+    if bad:
+        log.warning("left out %d of %d images that cannot be read", len(bad), len(findings))
+    kept = tuple(r for r, finding in zip(records.records, findings, strict=True) if finding.bad is None)
+    return records._replace(records=kept), bad

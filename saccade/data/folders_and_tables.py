@@ -1,0 +1,208 @@
+"""One's own images: a folder of class folders, or a table with one line per image.
+
+    cats/1.jpg                train/cats/1.jpg           image,label,split,boxes
+    cats/2.jpg                val/cats/2.jpg             a/1.jpg,cat,train,
+    dogs/1.jpg                test/dogs/1.jpg            a/2.jpg,dog,test,10 20 50 60;70 20 90 60
+
+The table is `.csv` (commas) or `.tsv` (tabs), UTF-8. `image` is relative to the table's folder or to `images` in it;
+`split` (train, val, test) and `boxes` (left top right bottom, pixels of the upright image, right and bottom
+exclusive; several separated by `;`) may be left out. Boxes are for measuring where a model looks.
+"""
+
+import csv
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from saccade.data.records import SPLIT_NAMES, UNSPLIT, Box, DataError, Record, Records, sort_labels
+
+SLIDE_SUFFIXES = {".svs", ".ndpi", ".mrxs", ".scn", ".vms", ".vmu", ".svslide", ".bif"}  # of OpenSlide's formats
+IMAGE_SUFFIXES = {
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".avif", ".jp2"),
+    *(".ppm", ".pgm", ".pbm", ".pnm"),
+    *SLIDE_SUFFIXES,
+}
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+
+
+def subfolders(folder: Path) -> list[Path]:
+    """The visible folders in `folder`, by name."""
+    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+
+
+def is_class_folders(path: Path) -> bool:
+    """Whether `path` looks like a folder of class folders or of split folders."""
+    if not path.is_dir():
+        return False
+    names = [folder.name.lower() for folder in subfolders(path)]
+    return len(names) > 1 or "train" in names
+
+
+def load_folder(root: Path) -> Records:
+    """The images in class folders, at any depth inside them; split where the folders say so."""
+    parts = {folder: SPLIT_NAMES.get(folder.name.lower(), UNSPLIT) for folder in subfolders(root)}
+    if parts and all(parts.values()):
+        records = [record for folder, split in parts.items() for record in _images_by_class(folder, split)]
+    else:
+        _refuse_half_split(root, parts)
+        records = _images_by_class(root, UNSPLIT)
+    return _records(root, records, notes=tuple(_strangers(root)))
+
+
+def _records(root: Path, records: list[Record], *, notes: tuple[str, ...] = ()) -> Records:
+    """With one's own labels, one that is in val or test and not in train is more likely misspelt than meant."""
+    labels = {record.label for record in records}
+    unknown = sort_labels(labels - {record.label for record in records if record.split in ("train", UNSPLIT)})
+    if unknown and len(unknown) < len(labels):
+        raise DataError(
+            f"{root}: no training images for {', '.join(unknown)}, only val or test ones; add some or correct the label"
+        )
+    return Records(root, sort_labels(labels), tuple(records), notes)
+
+
+def _images_by_class(folder: Path, split: str) -> list[Record]:
+    records = []
+    for class_folder in subfolders(folder):
+        images = [file for file in _visible_files(class_folder) if file.suffix.lower() in IMAGE_SUFFIXES]
+        if not images:
+            raise DataError(
+                f"{class_folder}: a class folder without images (known suffixes: {' '.join(sorted(IMAGE_SUFFIXES))}); "
+                "add images or delete the folder"
+            )
+        records += [Record(image, class_folder.name, split) for image in images]
+    if not records:
+        raise DataError(
+            f"{folder}: no class folders in it; put each class's images into a folder named after the class"
+        )
+    return records
+
+
+def walk(folder: str | Path) -> Iterator[tuple[str, list[str]]]:
+    """`folder` and all folders below it, linked ones too, but for hidden ones, with the names of their files."""
+    entered = set()  # a link to a folder above would lead in circles
+    for where, folders, files in os.walk(folder, followlinks=True, onerror=_refuse):
+        found = os.stat(where)
+        if (found.st_dev, found.st_ino) in entered:
+            folders.clear()
+            continue
+        entered.add((found.st_dev, found.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield where, files
+
+
+def _refuse(error: OSError) -> None:
+    raise OSError(
+        f"{error.filename}: this folder cannot be read ({error.strerror}); make it readable, or leave it out"
+    ) from error
+
+
+def _visible_files(folder: Path) -> Iterator[Path]:
+    for where, files in walk(folder):
+        yield from (Path(where, name) for name in sorted(files) if not name.startswith("."))
+
+
+def _refuse_half_split(root: Path, parts: dict[Path, str]) -> None:
+    """A class may be called "train"; but a train folder that holds folders, among others, is a split gone wrong."""
+    train = [folder.name for folder, split in parts.items() if split == "train" and subfolders(folder)]
+    others = [folder.name for folder, split in parts.items() if not split]
+    if train:
+        raise DataError(
+            f"{root}: a split folder ({train[0]}) beside others ({', '.join(others[:5])}); "
+            "keep only train, val and test here"
+        )
+
+
+def _strangers(root: Path) -> Iterator[str]:
+    strangers = [file for file in _visible_files(root) if file.suffix.lower() not in IMAGE_SUFFIXES]
+    if strangers:
+        yield f"left out {len(strangers)} files that have no image's suffix, such as {strangers[0].relative_to(root)}"
+
+
+def is_manifest(path: Path) -> bool:
+    """Whether `path` is a table of images."""
+    return path.suffix.lower() in DELIMITERS and path.is_file()
+
+
+def load_manifest(path: Path) -> Records:
+    """The images a table lists; every complaint names the table and the line."""
+    # Absolute, because ".." cannot be told from inside a folder called ".".
+    root = Path(os.path.abspath(path.parent))
+    records, line_of = [], {}
+    for line, row in _rows(path):
+        try:
+            record = _record(root, row)
+        except DataError as error:
+            raise DataError(f"{path}, line {line}: {error}") from None
+        if record.image in line_of:
+            raise DataError(
+                f"{path}, line {line}: {row['image']!r} is already on line {line_of[record.image]}; keep one"
+            )
+        line_of[record.image] = line
+        if records and bool(record.split) != bool(records[0].split):
+            raise DataError(f"{path}, line {line}: some lines give a split and some do not; fill in all or none")
+        records.append(record)
+    if not records:
+        raise DataError(f"{path}: no line below the header; list one image per line")
+    return _records(root, records)
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, delimiter=DELIMITERS[path.suffix.lower()], restval="", strict=True)
+        try:
+            header = reader.fieldnames = _header(path, reader)
+            for row in reader:
+                if None in row:
+                    raise DataError(f"{path}, line {reader.line_num}: more fields than the header's {len(header)}")
+                yield reader.line_num, {name: value.strip() for name, value in row.items()}
+        except UnicodeDecodeError:
+            raise DataError(f"{path}: not UTF-8 text; save the table as UTF-8") from None
+        except csv.Error as error:
+            raise DataError(f"{path}, line {reader.line_num + 1}: {error}") from None
+
+
+def _header(path: Path, reader: csv.DictReader) -> list[str]:
+    header = [name.strip().lower() for name in reader.fieldnames or []]
+    missing = [repr(name) for name in ("image", "label") if name not in header]
+    if missing:
+        separator = "tabs" if reader.reader.dialect.delimiter == "\t" else "commas"
+        raise DataError(
+            f"{path}, line 1: no column {' and '.join(missing)} in {header}; expected image,label[,split][,boxes] "
+            f"separated by {separator}"
+        )
+    return header
+
+
+def _record(root: Path, row: dict[str, str]) -> Record:
+    if not row["image"]:
+        raise DataError(f"label {row['label']!r} without an image; name the image or delete the line")
+    if not row["label"]:
+        raise DataError(f"no label for {row['image']!r}; every image needs one")
+    split = row.get("split", "").lower()
+    if split and split not in SPLIT_NAMES:
+        raise DataError(f"unknown split {split!r}; expected one of {', '.join(SPLIT_NAMES)}")
+    boxes = tuple(_box(text) for text in row.get("boxes", "").split(";") if text.strip())
+    return Record(_find_image(root, row["image"]), row["label"], SPLIT_NAMES.get(split, UNSPLIT), boxes)
+
+
+def _find_image(root: Path, name: str) -> Path:
+    # Compared as text, not resolved: links that someone placed in the data folder may lead elsewhere.
+    image = Path(os.path.normpath(root / name))
+    if not image.is_relative_to(root):
+        raise DataError(f"{name!r} leads out of the data folder; give paths relative to {root}")
+    for candidate in (image, root / "images" / image.relative_to(root)):
+        if candidate.is_file():
+            return candidate
+    raise DataError(f"no image {name!r} in {root} or its folder images")
+
+
+def _box(text: str) -> Box:
+    try:
+        left, top, right, bottom = (int(number) for number in text.split())
+    except ValueError:
+        left, top, right, bottom = 0, 0, 0, 0
+    if not (0 <= left < right and 0 <= top < bottom):
+        raise DataError(
+            f"box {text.strip()!r} is not four whole numbers left top right bottom with left < right and top < bottom"
+        )
+    return left, top, right, bottom

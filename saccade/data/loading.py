@@ -1,0 +1,118 @@
+"""A path → `Records`: which kind of data set it is, found by looking."""
+
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from saccade.data import billiard, cub, megapixel_images, own, swedish
+from saccade.data.archives import READERS, is_archive, unpack
+from saccade.data.records import DataError, Records, complete
+
+
+class Format(NamedTuple):
+    """A kind of data set: how to tell it, how to load it, and the share of train it validates on where not given."""
+
+    recognize: Callable[[Path], bool]
+    load: Callable[..., Records]
+    val_share: float = 0.15
+
+
+def _labels_file(folder: Path) -> Path:
+    return next(
+        (folder / f"labels{suffix}" for suffix in own.DELIMITERS if (folder / f"labels{suffix}").is_file()), folder
+    )
+
+
+def _refuse_canvases(path: Path) -> Records:
+    raise DataError(
+        f"{path}: canvases of Megapixel MNIST, which are drawn when they are read and are no image files; "
+        'open them with saccade.data.megapixel_mnist.MegapixelMNIST(path, "train"), or make them as pictures with '
+        "`saccade data make megapixel-mnist-images`"
+    )
+
+
+# In this order, the first that fits: a published set also looks like a folder of folders.
+FORMATS = {
+    "manifest": Format(own.is_manifest, own.load_manifest),
+    "labels": Format(
+        lambda path: own.is_manifest(_labels_file(path)), lambda path: own.load_manifest(_labels_file(path))
+    ),
+    "megapixel-mnist-images": Format(megapixel_images.is_megapixel_images, megapixel_images.load_megapixel_images),
+    "swedish": Format(swedish.is_swedish, swedish.load_swedish),
+    "billiard": Format(billiard.is_billiard, billiard.load_billiard),
+    "cub": Format(cub.is_cub, cub.load_cub, cub.VAL_SHARE),
+    "megapixel-mnist": Format(lambda path: any(path.glob("*/[0-9]*.npy")), _refuse_canvases),
+    "folder": Format(own.is_class_folders, own.load_folder),
+}
+
+
+def load(
+    path: Path | str,
+    *,
+    seed: int = 0,
+    val_share: float | None = None,
+    test_share: float = 0.15,
+    cache: Path | None = None,
+    **options: str,
+) -> Records:
+    """The data set at `path`: a folder, a table or an archive of one, with all its splits.
+
+    An archive is unpacked beside itself, or into `cache`. `options` go to the loader of a published set
+    (`rule` for Swedish signs, `task` for billiard).
+
+    >>> load("flowers").counts()["val"]  # doctest: +SKIP
+    {'daisy': 12, 'rose': 9}
+    """
+    name, found = _find(Path(os.path.abspath(path)), cache)
+    if unknown := options.keys() - _options(name):
+        raise DataError(f"{path} is of the kind {name!r}, which has no option {', '.join(sorted(unknown))}")
+    share = FORMATS[name].val_share if val_share is None else val_share
+    return complete(FORMATS[name].load(found, **options), seed=seed, val_share=share, test_share=test_share)
+
+
+def load_as_given(path: Path | str, **options: str) -> Records:
+    """The data set at `path` as it comes: no split is drawn, and an image without one has the split `UNSPLIT`.
+
+    `options` may be those of another kind of data set: what the loader does not take is left out.
+    """
+    name, found = _find(Path(os.path.abspath(path)), None)
+    return FORMATS[name].load(found, **{key: options[key] for key in options if key in _options(name)})
+
+
+def source_name(path: Path | str) -> str:
+    """What to call a data set, or a recipe: by its folder, where its table has the name that all tables have.
+
+    >>> [source_name(path) for path in ("~/photos/labels.csv", "photos.tar.gz", "my/photos/", "photos_v1.5")]
+    ['photos', 'photos', 'photos', 'photos_v1.5']
+    """
+    path = Path(os.path.abspath(path))  # "." has no name
+    if path.stem == "labels" and path.suffix.lower() in own.DELIMITERS:
+        return path.parent.name
+    endings = [ending for ending in (*READERS, *own.DELIMITERS, ".yaml", ".yml") if path.name.lower().endswith(ending)]
+    return path.name if path.is_dir() or not endings else path.name[: -max(map(len, endings))]
+
+
+def _options(name: str) -> set[str]:
+    """What the loader of a format can be asked for."""
+    return inspect.signature(FORMATS[name].load).parameters.keys() - {"path", "root"}
+
+
+def _find(path: Path, cache: Path | None) -> tuple[str, Path]:
+    """The format and the folder or file that has it; archives often wrap everything in one more folder."""
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder; check the path")
+    folder = unpack(path, cache) if is_archive(path) else path
+    while True:
+        for name, candidate in FORMATS.items():
+            if candidate.recognize(folder):
+                return name, folder
+        inner = own.subfolders(folder) if folder.is_dir() else []
+        if len(inner) != 1:
+            raise DataError(
+                f"{path}: not a data set; expected a folder with one folder of images per class, a .csv or .tsv table "
+                "with the columns image,label[,split][,boxes], a published set (Swedish signs, billiard, CUB), or an "
+                "archive of one of these"
+            )
+        folder = inner[0]

@@ -1,0 +1,84 @@
+"""Where pixels come from: one interface over a tensor, an ordinary file, and a slide or tiled pyramid.
+
+A model needs two things of an image: a small view of all of it, and a few regions at full resolution. A source gives
+both (`sources.ImageSource`), reading no more than it must. The same picture gives the same regions from every source,
+and the same view up to the resampler that made it.
+"""
+
+from functools import singledispatch
+from pathlib import Path
+
+import numpy as np
+import torch
+from einops import rearrange
+from PIL import Image, ImageOps
+from torch import Tensor
+from torchvision.transforms.v2 import functional as v2
+
+from saccade.images.file import FileImage
+from saccade.images.pyramid import NotASlideError
+from saccade.images.slide import SlideImage
+from saccade.images.tensor import TensorImage
+
+Opened = TensorImage | FileImage | SlideImage
+
+
+_INTEGERS = (torch.uint8, torch.uint16, torch.bool)  # whose largest value is white
+
+
+@singledispatch
+def open_image(image: object) -> Opened:
+    """The source for a path, a tensor (C H W), a NumPy array (H W 3 or H W) or a Pillow image.
+
+    Integer pixels are scaled to [0, 1]. A path is read as a slide if OpenSlide or tifffile can read it by tiles.
+
+    >>> open_image(torch.rand(3, 960, 1280)).view(1 / 4).shape
+    torch.Size([3, 240, 320])
+    """
+    raise TypeError(
+        f"a {type(image).__name__} is not an image source: expected a path, a tensor (C H W), a NumPy array (H W 3 or "
+        "H W) or a Pillow image"
+    )
+
+
+@open_image.register(Path)
+@open_image.register(str)
+def _open_path(path: str | Path) -> Opened:
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"no image at {path}: give the path of a file")
+    try:
+        return SlideImage(path)
+    except NotASlideError:
+        return FileImage(path)
+
+
+@open_image.register(Tensor)
+def _open_tensor(pixels: Tensor) -> Opened:
+    if pixels.ndim != 3:
+        raise ValueError(f"a tensor of shape {tuple(pixels.shape)} is not one image: expected C H W")
+    if not pixels.numel():
+        raise ValueError(f"an image of shape {tuple(pixels.shape)} has no pixels")
+    if not pixels.is_floating_point() and pixels.dtype not in _INTEGERS:
+        raise ValueError(f"pixels of type {pixels.dtype} have no set range: give bytes (uint8), or floats of [0, 1]")
+    return TensorImage(v2.to_dtype(pixels, torch.float32, scale=True))
+
+
+@open_image.register(np.ndarray)
+def _open_array(pixels: np.ndarray) -> Opened:
+    if pixels.ndim == 2:
+        pixels = np.stack([pixels] * 3, axis=-1)
+    if pixels.ndim != 3 or pixels.shape[-1] != 3:
+        raise ValueError(f"an array of shape {pixels.shape} is not an RGB or gray image: expected H W 3 or H W")
+    # A copy: torch knows neither mirrored arrays nor ones that may not be written to.
+    return open_image(rearrange(torch.from_numpy(np.array(pixels)), "h w c -> c h w"))
+
+
+@open_image.register(Image.Image)
+def _open_picture(picture: Image.Image) -> Opened:
+    if picture.mode.startswith(("I", "F")):
+        raise ValueError(
+            f"a Pillow image of mode {picture.mode} has no set range: scale its array to [0, 1], pass that"
+        )
+    upright = ImageOps.exif_transpose(picture).convert("RGBA")
+    white = Image.new("RGBA", upright.size, "white")
+    return open_image(np.array(Image.alpha_composite(white, upright).convert("RGB")))

@@ -1,0 +1,110 @@
+"""What somebody typed → image files: a file, a folder, a pattern such as `photos/**/*.jpg`, or a list of paths in a
+.txt file, one a line, relative to the current folder.
+
+Folders are walked as they are read, sorted by name, hidden files left out, linked folders entered; each folder once.
+So are those that `**` stands for.
+"""
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import takewhile
+from pathlib import Path
+
+from saccade.data.folders_and_tables import IMAGE_SUFFIXES, walk
+
+LIST_SUFFIX = ".txt"
+SEPARATORS = re.escape(os.sep + (os.altsep or ""))
+ANY_FOLDERS = re.compile(rf"(^|[{SEPARATORS}])\*\*(?:[{SEPARATORS}]+|$)")
+
+
+def find_images(sources: Iterable[str]) -> Iterator[str]:
+    """The images of all `sources`, one after the other; what a list or somebody names is taken whatever its suffix."""
+    for source in sources:
+        if os.path.isdir(source):
+            yield from _walk(source)
+        elif os.path.isfile(source):
+            yield from _read_list(source) if is_list(source) else (source,)
+        else:
+            yield from _match(source)
+
+
+def is_list(source: str) -> bool:
+    """Whether `source` is a file that lists images."""
+    return os.path.isfile(source) and source.lower().endswith(LIST_SUFFIX)
+
+
+def _walk(folder: str) -> Iterator[str]:
+    for where, files in walk(folder):
+        for name in sorted(files):
+            if not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES:
+                yield os.path.join(where, name)
+
+
+def _read_list(path: str) -> Iterator[str]:
+    with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
+        for line in file:
+            if line.strip():
+                yield line.rstrip("\r\n")
+
+
+def _match(pattern: str) -> Iterator[str]:
+    if not glob.has_magic(pattern):
+        raise FileNotFoundError(
+            f"{pattern}: no such file or folder; give images, a folder of them, a pattern such as 'photos/*.jpg', or a "
+            f"{LIST_SUFFIX} file that lists them"
+        )
+    yield from sorted(path for path in _expand(pattern) if os.path.isfile(path))
+
+
+def _expand(pattern: str) -> set[str]:
+    """What `glob.glob(pattern, recursive=True)` finds, but for ways through folders that ** has entered already."""
+    deep = ANY_FOLDERS.search(pattern)
+    if deep is None:
+        return set(glob.glob(pattern))
+    if not deep.end(1):  # starts with **
+        here = os.path.join(os.curdir, "")
+        return {path.removeprefix(here) for path in _expand(here + pattern)}
+    tops, rest = glob.glob(pattern[: deep.end(1)]), pattern[deep.end() :] or "*"
+    folders = (where for top in tops for where, _ in walk(top))
+    return {path for where in folders for path in _expand(os.path.join(glob.escape(where), rest))}
+
+
+def may_find(source: str, folder: Path) -> bool:
+    """Whether pictures (.png) that are written below `folder` would be among the images of `source`.
+
+    >>> may_find("photos/**/*", Path("photos/seen")), may_find("photos/*.png", Path("photos/seen"))
+    (True, False)
+    """
+    if os.path.isdir(source):
+        return folder.resolve().is_relative_to(Path(source).resolve())
+    if os.path.isfile(source):
+        return False
+    parts = Path(source).parts
+    fixed = tuple(takewhile(lambda part: not glob.has_magic(part), parts))
+    root, suffix = Path(*fixed).resolve(), os.path.splitext(source)[1]
+    if not folder.resolve().is_relative_to(root) or (suffix and not fnmatchcase(".png", suffix)):
+        return False
+    return _reaches(parts[len(fixed) :], folder.resolve().relative_to(root).parts)
+
+
+def _reaches(pattern: Sequence[str], folder: Sequence[str]) -> bool:
+    """Whether something below `folder` can match, both given part by part."""
+    if not pattern or not folder or pattern[0] == "**":
+        return bool(pattern)
+    return fnmatchcase(folder[0], pattern[0]) and _reaches(pattern[1:], folder[1:])
+
+
+def common_folder(sources: Iterable[str]) -> Path:
+    """The deepest folder that holds all images of `sources`, and each folder given: names are told relative to it."""
+    folders = {os.path.abspath(folder) for source in sources for folder in _folders(source)}
+    return Path(os.path.commonpath(folders) if folders else os.getcwd())
+
+
+def _folders(source: str) -> Iterator[str]:
+    if os.path.isdir(source):
+        yield source
+    else:
+        yield from {os.path.dirname(image) for image in find_images([source])}

@@ -1,0 +1,116 @@
+"""Lines into a file, whole and at once; and back into the middle of it: after the last whole line."""
+
+import csv
+import os
+from collections.abc import Iterator
+from io import BufferedIOBase, BufferedRandom, TextIOWrapper
+from pathlib import Path
+from typing import NamedTuple
+
+from saccade.predict.answer import Failure, Prediction
+from saccade.predict.line_formats import Done, Format
+
+CHUNK = 2**16
+
+
+class Progress(NamedTuple):
+    """Images that a file already has a line for, and how many of these are errors."""
+
+    done: int = 0
+    failed: int = 0
+
+
+class Writer:
+    """Answers into a binary stream, each line in one piece and written through."""
+
+    def __init__(self, file: BufferedIOBase, form: Format):
+        self.file, self.form = file, form
+
+    def begin(self) -> None:
+        """The head, if nothing is there yet."""
+        if not self.file.tell():
+            self._put(self.form.head)
+
+    def write(self, image: str, answer: Prediction | Failure) -> None:
+        """One answer."""
+        self._put(self.form.line(image, answer))
+
+    def _put(self, text: str) -> None:
+        self.file.write(text.encode("utf-8", errors="surrogateescape"))  # names of files may be no valid UTF-8
+        self.file.flush()
+
+
+def refuse_existing(path: Path) -> None:
+    """Raise an error that says what to do if `path` is there."""
+    if path.exists():
+        raise FileExistsError(
+            f"{path} is there already: go on after its last line with --resume, or give another --out"
+        )
+
+
+def go_on(file: BufferedRandom, form: Format, images: Iterator[str], name: Path) -> Progress:
+    """Bring `file` to the end of its last whole line and `images` to the first that has no line in it."""
+    file.seek(0)
+    text = TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="\n")
+    lines = _Counted(form.whole(text))
+    try:
+        if form.head and (head := next(lines, None)) != form.head:
+            _check_torn_head(file, form, head, name)
+        progress = _skip(form, lines, images, name)
+    finally:
+        text.detach()
+    file.truncate(lines.end)  # only now: a file that is refused stays as it is
+    file.seek(0, os.SEEK_END)
+    return progress
+
+
+class _Counted:
+    """The same lines, and the byte where the last of them ended."""
+
+    def __init__(self, lines: Iterator[str]):
+        self.lines, self.end = lines, 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self.lines)
+        self.end += len(line.encode("utf-8", errors="surrogateescape"))
+        return line
+
+
+def _check_torn_head(file: BufferedRandom, form: Format, head: str | None, name: Path) -> None:
+    """Raise an error unless `file` is empty or has but the begin of the columns, which a kill may leave."""
+    if head is None:
+        file.seek(0)
+        head = file.read(CHUNK).decode("utf-8", errors="surrogateescape")
+        if form.head.startswith(head):
+            return
+        head = head.partition("\n")[0]
+    raise ValueError(f"{name} has the columns {head.strip()}, expected {form.head.strip()}: give another --out")
+
+
+def _skip(form: Format, lines: Iterator[str], images: Iterator[str], name: Path) -> Progress:
+    progress = Progress()
+    for line in _read(form, lines, name):
+        image = next(images, None)
+        if line.image != image:
+            now = "there are only so many images" if image is None else f"image {progress.done + 1} is now {image}"
+            raise ValueError(
+                f"{name} has an answer for {line.image}, but {now}: give the same images in the same order, or another "
+                "--out"
+            )
+        progress = Progress(progress.done + 1, progress.failed + line.failed)
+    return progress
+
+
+def _read(form: Format, lines: Iterator[str], name: Path) -> Iterator[Done]:
+    read = form.read(lines)
+    while True:
+        try:
+            line = next(read, None)
+        except (ValueError, KeyError, TypeError, csv.Error) as error:
+            raise ValueError(f"{name} was not written with this model by saccade predict ({error})") from error
+        if line is None:
+            return
+        yield line

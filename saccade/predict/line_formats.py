@@ -1,0 +1,132 @@
+r"""Answers → lines of a file: JSON lines, or a table in CSV.
+
+{"image": "a.jpg", "label": "70", "probabilities": {"50": 0.02, "70": 0.98}, "boxes": [{"left": 364, "top": 100,
+ "right": 428, "bottom": 164, "score": 0.99}], "size": [336, 448], "milliseconds": 11.2}
+{"image": "b.jpg", "error": "the file is empty (0 bytes)"}
+
+image,label,confidence,p:50,p:70,boxes,scores,height,width,milliseconds,error
+a.jpg,70,0.98,0.02,0.98,364 100 428 164,0.99,336,448,11.2,
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from saccade.predict.answer import Failure, Prediction
+
+MAX_LINES = 4096  # of one row: no path has more letters
+
+
+class Done(NamedTuple):
+    """What a line says was done: an image, and whether it failed."""
+
+    image: str
+    failed: bool
+
+
+def as_tree(answer: Prediction | Failure) -> dict[str, Any]:
+    """The answer as JSON has it.
+
+    >>> as_tree(Failure("damaged"))
+    {'error': 'damaged'}
+    """
+    if isinstance(answer, Failure):
+        return {"error": answer.error}
+    return {
+        "label": answer.label,
+        "probabilities": {name: _short(share) for name, share in answer.probabilities.items()},
+        "boxes": [box._replace(score=_short(box.score))._asdict() for box in answer.boxes],
+        "size": list(answer.size),
+        "milliseconds": round(answer.milliseconds, 1),
+    }
+
+
+def _short(value: float | None) -> float | None:
+    """Six digits: the same image in another batch may differ in the last of them."""
+    return None if value is None else float(f"{value:.6g}")
+
+
+class JsonLines:
+    """One JSON object a line."""
+
+    head = ""
+
+    def __init__(self, classes: Sequence[str]):
+        self.classes = list(classes)
+
+    def line(self, image: str, answer: Prediction | Failure) -> str:
+        """One answer."""
+        return json.dumps({"image": image, **as_tree(answer)}, ensure_ascii=False) + "\n"
+
+    def whole(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines without the last one if it is torn."""
+        return (line for line in lines if line.endswith("\n"))
+
+    def read(self, lines: Iterable[str]) -> Iterator[Done]:
+        """What was done, line by line; ValueError where a line is of another model, or of something else."""
+        for text in lines:
+            tree = json.loads(text)
+            if "error" not in tree and list(tree["probabilities"]) != self.classes:
+                raise ValueError(f"it has the classes {', '.join(tree['probabilities'])}")
+            yield Done(tree["image"], "error" in tree)
+
+
+class Table:
+    """One row of a CSV table a line; boxes are written as in tables of images: left top right bottom, then `;`."""
+
+    def __init__(self, classes: Sequence[str]):
+        self.classes = list(classes)
+        self.columns = ("image", "label", "confidence", *(f"p:{name}" for name in classes))
+        self.columns += ("boxes", "scores", "height", "width", "milliseconds", "error")
+        self.head = _row(self.columns)
+
+    def line(self, image: str, answer: Prediction | Failure) -> str:
+        """One answer."""
+        tree = as_tree(answer)
+        if isinstance(answer, Failure):
+            return _row([image, *[""] * (len(self.columns) - 2), answer.error])
+        shares, boxes = tree["probabilities"], answer.boxes
+        places = ";".join(f"{box.left} {box.top} {box.right} {box.bottom}" for box in boxes)
+        scores = ";".join(str(box["score"]) for box in tree["boxes"] if box["score"] is not None)
+        size, time = tree["size"], tree["milliseconds"]
+        row = (image, answer.label, shares[answer.label], *shares.values(), places, scores, *size, time, "")
+        return _row(row)
+
+    def whole(self, lines: Iterable[str]) -> Iterator[str]:
+        """The rows without the last one if it is torn; a quoted name may go on in the next line."""
+        row, quotes = [], 0
+        for line in lines:
+            row.append(line)
+            quotes += line.count('"')
+            if line.endswith("\n") and quotes % 2 == 0:
+                yield "".join(row)
+                row, quotes = [], 0
+            elif len(row) > MAX_LINES:  # damage, not a torn row: all that follows would be lost
+                raise ValueError(f"a quote of --out is still open after {MAX_LINES} lines: mend it, or give another")
+
+    def read(self, lines: Iterable[str]) -> Iterator[Done]:
+        """What was done, row by row."""
+        for row in csv.reader(lines):
+            if len(row) != len(self.columns):
+                raise ValueError(f"a row has {len(row)} fields instead of {len(self.columns)}")
+            yield Done(row[0], bool(row[-1]))
+
+
+def _row(values: Iterable[Any]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerow(values)  # so that a lone \r in a name is quoted too
+    return text.getvalue().removesuffix("\r\n") + "\n"
+
+
+Format = JsonLines | Table
+FORMATS: dict[str, type[Format]] = {".jsonl": JsonLines, ".csv": Table}
+
+
+def format_of(path: Path) -> type[Format]:
+    """The format that the suffix of `path` asks for."""
+    if path.suffix.lower() not in FORMATS:
+        raise ValueError(f"{path}: answers are written as {' or '.join(FORMATS)}; give --out a name that ends so")
+    return FORMATS[path.suffix.lower()]

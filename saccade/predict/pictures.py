@@ -1,0 +1,42 @@
+"""Pictures of where the model looked, into folders that mirror those of the images.
+
+    photos/a/1.jpg  →  OVERLAYS/a/1.jpg.png,  CROPS/a/1.jpg/01.png, 02.png, …  (best first)
+
+The suffix stays in the name: 1.jpg and 1.png may lie side by side.
+"""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image
+
+from saccade.predict.answer import Prediction
+from saccade.predict.predictor import Predictor
+from saccade.report.overlay import Caption, overlay
+
+DPI = 160  # 1600 pixels wide: sharp on a slide
+
+
+class Album(NamedTuple):
+    """Where pictures go, each folder if it is wanted; names are told relative to `root`, which holds all images."""
+
+    root: Path
+    overlays: Path | None
+    crops: Path | None
+
+    def draw(self, predictor: Predictor, image: str, prediction: Prediction) -> None:
+        """The pictures of one image."""
+        if not (self.overlays or self.crops):
+            return
+        look = predictor.look(image).look
+        name = os.path.relpath(os.path.abspath(image), self.root)
+        if self.overlays:
+            picture = self.overlays / f"{name}.png"
+            picture.parent.mkdir(parents=True, exist_ok=True)
+            caption = Caption(prediction.label, prediction.probabilities[prediction.label])
+            overlay(look, caption).savefig(picture, dpi=DPI)
+        if self.crops:
+            (self.crops / name).mkdir(parents=True, exist_ok=True)
+            for number, crop in enumerate(look.crops, start=1):
+                Image.fromarray(crop).save(self.crops / name / f"{number:02d}.png")

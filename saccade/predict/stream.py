@@ -1,0 +1,157 @@
+"""Paths → pictures → answers, in order and in bounded memory: processes read ahead, images of one size go together.
+
+    paths ─ workers ─▶ waiting: a few images, oldest first ─ groups of one size ─▶ model ─▶ answers, oldest first
+
+A group is answered when it is full, when it holds many pixels, or when its oldest image has waited long enough.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from saccade.images.decode import BadImage
+from saccade.predict.answer import Failure, Prediction
+from saccade.predict.reading import Picture, Reader
+
+AHEAD = 4  # images that each worker reads before they are asked for
+LOOK_AHEAD = 4  # batches that may wait for others of their size
+GROUP_PX = 2**24  # a group of this many pixels is full: 0.2 GB as floats
+WAITING_PX = 2**27  # 0.4 GB as bytes
+PATIENCE_S = 1.0
+
+
+class Loaded(NamedTuple):
+    """A path and what reading it gave."""
+
+    path: str | Path
+    picture: Picture | Failure
+
+
+def read_ahead(reader: Reader, paths: Iterable[str | Path], *, workers: int) -> Iterator[Loaded]:
+    """The pictures of `paths` in order, each read in one of several processes before it is asked for."""
+    # The sampler of a map-style data set may give anything its items are called by: here, paths as they come.
+    loader = DataLoader(
+        _Files(reader),
+        sampler=paths,
+        batch_size=None,
+        num_workers=workers,
+        prefetch_factor=AHEAD if workers else None,
+        collate_fn=_as_it_is,
+    )
+    try:
+        yield from loader
+    except RuntimeError as error:
+        if "worker" not in str(error):
+            raise
+        raise OSError(
+            f"a process that reads images has died ({str(error).splitlines()[0]}): is there enough memory? Use fewer "
+            "workers; 0 reads in one process only"
+        ) from error
+
+
+class _Files(Dataset[Loaded]):
+    def __init__(self, reader: Reader):
+        self.reader = reader
+
+    def __getitem__(self, index: Any) -> Loaded:
+        try:
+            return Loaded(index, self.reader(index))
+        except (ValueError, OSError) as error:
+            return Loaded(index, explain(error))
+
+
+def _as_it_is(loaded: Any) -> Any:
+    return loaded
+
+
+def explain(error: Exception) -> Failure:
+    """The error in one line; that of a file without its name."""
+    text = error.reason if isinstance(error, BadImage) else str(error) or type(error).__name__
+    return Failure(" ".join(text.split()))
+
+
+def answer_in_order(
+    answer: Callable[[Sequence[Picture]], list[Prediction]], loaded: Iterable[Loaded], *, batch: int
+) -> Iterator[tuple[str | Path, Prediction | Failure]]:
+    """Each path with its answer, in the order they came; `answer` gets pictures of one size, at most `batch`."""
+    queue = _Queue(answer, batch)
+    for item in loaded:
+        queue.add(item)
+        yield from queue.ready()
+        while queue.is_late():
+            queue.answer_oldest()
+            yield from queue.ready()
+    while queue.waiting:
+        queue.answer_oldest()
+        yield from queue.ready()
+
+
+@dataclass
+class _Waiting:
+    """An image whose answer is not known yet, when there is still a picture, or whose turn has not come."""
+
+    path: str | Path
+    picture: Picture | None
+    answer: Prediction | Failure | None
+    since: float
+
+    @property
+    def pixels(self) -> int:
+        """How many are held in memory; none of an image that is read by parts."""
+        pixels = self.picture and self.picture.pixels
+        return pixels.shape[-2:].numel() if isinstance(pixels, Tensor) else 0
+
+
+class _Queue:
+    def __init__(self, answer: Callable[[Sequence[Picture]], list[Prediction]], batch: int):
+        self.answer, self.batch = answer, batch
+        self.waiting: deque[_Waiting] = deque()
+
+    def add(self, loaded: Loaded) -> None:
+        """Let an image wait; answer its group if that is full now."""
+        if isinstance(loaded.picture, Failure):
+            self.waiting.append(_Waiting(loaded.path, None, loaded.picture, time.monotonic()))
+            return
+        item = _Waiting(loaded.path, loaded.picture, None, time.monotonic())
+        self.waiting.append(item)
+        group = self._group(item)
+        if len(group) >= self.batch or sum(i.pixels for i in group) >= GROUP_PX or not item.pixels:
+            self._answer(group)
+
+    def ready(self) -> Iterator[tuple[str | Path, Prediction | Failure]]:
+        """The answers whose turn it is."""
+        while self.waiting and (answer := self.waiting[0].answer):
+            yield self.waiting.popleft().path, answer
+
+    def is_late(self) -> bool:
+        """Whether the oldest image cannot wait any longer for others of its size."""
+        crowded = len(self.waiting) >= LOOK_AHEAD * self.batch or sum(i.pixels for i in self.waiting) > WAITING_PX
+        return bool(self.waiting) and (crowded or time.monotonic() - self.waiting[0].since > PATIENCE_S)
+
+    def answer_oldest(self) -> None:
+        """Answer the first image that waits, and all of its size."""
+        self._answer(self._group(self.waiting[0]))
+
+    def _group(self, item: _Waiting) -> list[_Waiting]:
+        """The unanswered images that can be answered together with `item`; read by parts, it is alone."""
+        if item.picture is None or not item.pixels:
+            return [item]
+        return [i for i in self.waiting if i.picture and i.pixels and i.picture.shown == item.picture.shown]
+
+    def _answer(self, group: list[_Waiting]) -> None:
+        try:
+            answers = self.answer([item.picture for item in group if item.picture])
+        except (ValueError, OSError, RuntimeError) as error:  # torch says with a RuntimeError that memory is short
+            if len(group) > 1:  # what is too much together may be possible one by one
+                for item in group:
+                    self._answer([item])
+                return
+            answers = [explain(error)]
+        for item, found in zip(group, answers, strict=True):
+            item.answer, item.picture = found, None

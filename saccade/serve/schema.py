@@ -1,0 +1,138 @@
+"""What the API says, as its OpenAPI has it, and `Examined` → `Answer`."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from saccade.report.look import Edges, Look
+from saccade.serve.examination import Examined
+from saccade.serve.limits import Limits
+from saccade.serve.tiles import TILE_PX, last_level
+
+MAX_CELLS = 256  # of a score map along a side
+MAX_CROPS = 64
+
+
+class Problem(BaseModel):
+    """Why there is no answer, for people."""
+
+    detail: str
+
+
+class FoundBox(BaseModel):
+    """Pixels of the full image, right and bottom exclusive; it may reach over the border."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+    score: float | None = Field(description="null for a system that does not score places")
+
+
+class ScoreMap(BaseModel):
+    """Scores in [0, 1] over `extent` (left, top, right, bottom in pixels of the full image)."""
+
+    rows: int
+    cols: int
+    extent: tuple[float, float, float, float]
+    pooled: int = Field(description="a cell is the best of pooled × pooled candidates")
+    values: list[list[float]]
+
+
+class ShownImage(BaseModel):
+    """The picture for a viewer: level 0 is one tile, each further level doubles it, the last is full resolution."""
+
+    id: str
+    name: str = Field(description="the client's own name of the file")
+    tiles: str = Field(description="address with {level}, {x} and {y}")
+    tile_px: int
+    levels: int
+
+
+class Answer(BaseModel):
+    """What the model says and where it looked, best box first."""
+
+    label: str
+    probabilities: dict[str, float]
+    boxes: list[FoundBox]
+    size: tuple[int, int] = Field(description="height and width in pixels")
+    milliseconds: float = Field(description="of reading, looking and answering, without upload and waiting")
+    image: ShownImage
+    scores: ScoreMap | None = Field(description="null for a system that does not score places")
+    crops: list[str] = Field(description=f"addresses of what is in the boxes, in their order; at most {MAX_CROPS}")
+
+
+class Health(BaseModel):
+    """Whether there is room for another request."""
+
+    status: str
+    model: str
+    classes: int
+    taken: int = Field(description="requests at work or waiting")
+    places: int = Field(description="how many may be; beyond, 503")
+
+
+class Model(BaseModel):
+    """What is served, and what is taken."""
+
+    name: str
+    classes: list[str]
+    max_bytes: int
+    max_pixels: int
+    max_slide_pixels: int
+    timeout_s: float
+
+
+def describe(name: str, classes: Sequence[str], limits: Limits) -> Model:
+    """The model and its limits."""
+    bounds = {key: value for key, value in limits._asdict().items() if key in Model.model_fields}
+    return Model(name=name, classes=list(classes), **bounds)
+
+
+def make_answer(examined: Examined, classes: Sequence[str], token: str, name: str) -> Answer:
+    """The answer to the picture that is kept under `token`."""
+    look, address = examined.seen.look, f"/api/images/{token}"
+    probabilities = dict(zip(classes, examined.seen.probability.tolist(), strict=True))
+    image = ShownImage(
+        id=token,
+        name=name,
+        tiles=address + "/tiles/{level}/{x}/{y}.jpg",
+        tile_px=TILE_PX,
+        levels=last_level(look.size) + 1,
+    )
+    return Answer(
+        label=max(probabilities, key=probabilities.__getitem__),
+        probabilities=probabilities,
+        boxes=_boxes(look),
+        size=look.size,
+        milliseconds=round(examined.milliseconds, 1),
+        image=image,
+        scores=score_map(look),
+        crops=[f"{address}/crops/{number}.png" for number in range(len(look.crops[:MAX_CROPS]))],
+    )
+
+
+def _boxes(look: Look) -> list[FoundBox]:
+    scores = look.values.tolist() if len(look.values) else [None] * len(look.boxes)
+    rows = zip(look.boxes.tolist(), scores, strict=True)
+    return [FoundBox(left=x0, top=y0, right=x1, bottom=y1, score=score) for (x0, y0, x1, y1), score in rows]
+
+
+def score_map(look: Look) -> ScoreMap | None:
+    """The scores, of a large image the best of each block, so that no peak is lost: a page cannot show millions."""
+    if not look.scores.size:
+        return None
+    rows, cols = look.scores.shape
+    factor = math.ceil(max(rows, cols) / MAX_CELLS)
+    padded = np.pad(np.nan_to_num(look.scores), ((0, -rows % factor), (0, -cols % factor)))
+    best = padded.reshape(padded.shape[0] // factor, factor, -1, factor).max(axis=(1, 3))
+    extent = _stretched(look.extent, padded.shape[0] / rows, padded.shape[1] / cols)
+    values = [[round(value, 4) for value in row] for row in best.tolist()]
+    return ScoreMap(rows=best.shape[0], cols=best.shape[1], extent=extent, pooled=factor, values=values)
+
+
+def _stretched(extent: Edges, down: float, across: float) -> Edges:
+    left, top, right, bottom = extent
+    return left, top, left + (right - left) * across, top + (bottom - top) * down

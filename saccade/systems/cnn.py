@@ -1,0 +1,46 @@
+"""image → view → features → logits: the feature network on the whole image, or on its low-resolution view.
+
+At view scale 1 this is the paper's plain CNN, with `positions` its "concat. position". Below scale 1 it shows what is
+lost when a large image is made small.
+"""
+
+from typing import NamedTuple
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from saccade.config import ModelConfig, build, build_one, refuse_options
+from saccade.features import build_features
+from saccade.images import Sources, View, view_size
+from saccade.prediction import HEADS
+from saccade.system import System
+
+
+class CNNOutput(NamedTuple):
+    """What the network says."""
+
+    logits: Float[Tensor, "B L"]
+
+
+class CNN(System):
+    """The stages view, features and prediction of `config`; it has no others.
+
+    >>> import torch
+    >>> config = ModelConfig(system="cnn", num_classes=4, image_size=(300, 400), view={"scale": 0.25})
+    >>> CNN(config).eval()(torch.rand(2, 3, 300, 400)).logits.shape
+    torch.Size([2, 4])
+    """
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        refuse_options(config)
+        self.config = config
+        self.view = build_one("view", View, config.view)
+        size = view_size(config.image_size, self.view.scale)
+        self.features = build_features(config, size)
+        self.prediction = build("prediction", HEADS, config.prediction, self.features.width, config.num_classes)
+
+    def forward(self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None) -> CNNOutput:
+        """Logits of each image; `size` tells the positions, if there are any, where each picture ends."""
+        self.check_images(image)
+        return CNNOutput(self.prediction(self.features(self.view(self.with_positions(image, size)))))

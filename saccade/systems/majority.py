@@ -1,0 +1,42 @@
+"""image → logits that do not look: one learned number per class, the floor under every accuracy.
+
+Cross-entropy over the training images, −Σ_y n_y log softmax(b)_y, is smallest where softmax(b)_y = n_y / n. So the
+probabilities become the classes' frequencies, and the answer is the majority class.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from saccade.config import ModelConfig, refuse_options
+from saccade.images import Sources
+from saccade.system import System
+
+
+class MajorityOutput(NamedTuple):
+    """The same for every image."""
+
+    logits: Float[Tensor, "B L"]
+
+
+class Majority(System):
+    """None of the stages of `config`, only its number of classes.
+
+    >>> config = ModelConfig(system="majority", num_classes=2, image_size=(8, 8))
+    >>> Majority(config).eval()(torch.rand(3, 3, 8, 8)).logits.softmax(dim=1)[0]
+    tensor([0.5000, 0.5000], grad_fn=<SelectBackward0>)
+    """
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        refuse_options(config)
+        self.config = config
+        self.bias = nn.Parameter(torch.zeros(config.num_classes))
+
+    def forward(
+        self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None
+    ) -> MajorityOutput:
+        """The learned bias, once for each image."""
+        return MajorityOutput(self.bias.repeat(len(image), 1))

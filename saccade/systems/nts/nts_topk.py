@@ -1,0 +1,55 @@
+"""image → parts by differentiable top-K → logits: the paper's fine-grained system, NTS-Top-K.
+
+NTS-Net's anchors, backbone and heads, without its ranking loss: the gradient of the answers reaches the scores through
+the selection. In training a part is a mixture of anchors, each resized to one size first. Squeeze-excitation in the
+proposal net stands in for non-maximum suppression; the selection `diverse` brings that back.
+
+    L = CE(image) + CE(image and parts) + CE(parts) − c · H(softmax(raw scores)),    c = 0.05
+
+Not in the paper: on request the scores are also told directly which part explains the label best (`mixture_loss`), as
+NTS-Net's ranking does.
+"""
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from saccade.config import ModelConfig
+from saccade.prediction import mixture_loss, score_entropy
+from saccade.selection import SELECTIONS
+from saccade.systems.nts.trunk import NTSOutput, Trunk, cross_entropies
+
+
+class NTSTopK(Trunk):
+    """NTS-Top-K on any stride-32 backbone, with any selection that fills K slots; options of the system: dropout.
+
+    >>> import torch
+    >>> config = ModelConfig(
+    ...     system="nts_topk", num_classes=8, image_size=(224, 224), view={"scale": 1}, extraction={"patch": 64},
+    ...     features={"name": "backbone", "model": "resnet18"}, aggregation={"name": "mean"},
+    ...     scorer={"name": "proposals", "squeeze_excitation": 32}, selection={"name": "perturbed", "k": 2},
+    ... )
+    >>> NTSTopK(config).eval()(torch.rand(1, 3, 224, 224)).boxes.shape
+    torch.Size([1, 2, 4])
+    """
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config, SELECTIONS)
+
+    def loss(
+        self,
+        output: NTSOutput,
+        label: Int[Tensor, " B"],
+        *,
+        class_weight: Float[Tensor, " L"] | None = None,
+        entropy_coefficient: float = 0.05,
+        mixture_coefficient: float = 0.0,
+    ) -> Float[Tensor, ""]:
+        """Three cross-entropies minus an entropy bonus, and `mixture_loss` of the parts on request."""
+        answers = output.logits, output.image_logits, output.part_logits
+        losses = cross_entropies(*answers, label, share=output.selection.share, class_weight=class_weight)
+        loss = losses - entropy_coefficient * score_entropy(output.raw_scores)
+        if mixture_coefficient:
+            slot_scores = output.selection.detach().look_up(output.raw_scores)  # B K
+            mixture = mixture_loss(output.part_logits, slot_scores, label, class_weight=class_weight)
+            loss = loss + mixture_coefficient * mixture
+        return loss

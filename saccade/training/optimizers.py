@@ -1,0 +1,126 @@
+"""Recipe → optimizer and learning rate, the scorer's apart from the rest.
+
+With T steps after w label-free ones, x = (step − w) / T and the warm-up share u, a learning rate is
+
+    step < w     warm_up.lr for the scorer, 0 for the rest
+    x < u        lr · x / u, so that `lr` itself is reached at x = u
+    constant     lr
+    cosine       lr · ½ (1 + cos(π (x − u) / (1 − u))), zero at the end
+    piecewise    lr · factor^(number of milestones ≤ x)
+
+and after the label-free steps the scorer's is that, times scorer_lr, times a line from scorer_start at x = 0 to 1 at
+x = scorer_rise. It depends on the step alone, so a run that goes on needs no more than the step it was at.
+
+Weight decay is torch's: AdamW takes p · lr · weight_decay away, SGD adds weight_decay · p to the gradient (the paper's
+setting for CUB). The paper's AdamW takes p · weight_decay away, times the schedule but not times the highest learning
+rate: its 1e-4 is torch's 1.0 at a learning rate of 1e-4.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
+
+from torch import nn
+from torch.optim import SGD, AdamW, Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from saccade.training.recipe import Recipe, Schedule
+
+GroupName = Literal["scorer", "rest"]
+
+
+OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"adamw": AdamW, "sgd": SGD}
+
+
+def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
+    """The recipe's optimizer over the groups "scorer" and "rest" of a model's trainable parameters.
+
+    >>> from saccade import ModelConfig, PatchSelectionModel
+    >>> model = PatchSelectionModel(ModelConfig(num_classes=4, image_size=(300, 400)))
+    >>> [(group["name"], len(group["params"])) for group in make_optimizer(model, Recipe()).param_groups]
+    [('scorer', 8), ('rest', 28)]
+    """
+    options = recipe.optimizer
+    groups = [
+        # `make_schedule` multiplies initial_lr by the learning rate itself.
+        {"name": name, "params": parameters, "lr": learning_rate(recipe, name, 0), "initial_lr": 1.0}
+        for name, parameters in _group(model).items()
+        if parameters
+    ]
+    if not groups:
+        raise ValueError("no parameter of the model asks for a gradient: unfreeze what is to be trained")
+    momentum = {"momentum": options.momentum} if options.name == "sgd" else {}
+    return OPTIMISERS[options.name](groups, weight_decay=options.weight_decay, **momentum)
+
+
+def _group(model: nn.Module) -> dict[GroupName, list[nn.Parameter]]:
+    scorer = getattr(model, "scorer", None)
+    scoring = {id(parameter) for parameter in scorer.parameters()} if isinstance(scorer, nn.Module) else set()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return {
+        "scorer": [parameter for parameter in trained if id(parameter) in scoring],
+        "rest": [parameter for parameter in trained if id(parameter) not in scoring],
+    }
+
+
+def make_schedule(optimizer: Optimizer, recipe: Recipe) -> LambdaLR:
+    """The learning rates of `make_optimizer`'s groups; call `step` after each step of the optimizer."""
+    rates: list[Callable[[int], float]] = [
+        partial(learning_rate, recipe, group["name"]) for group in optimizer.param_groups
+    ]
+    return LambdaLR(optimizer, rates)
+
+
+def learning_rate(recipe: Recipe, group: GroupName, step: int) -> float:
+    """The learning rate of one group at a step, counted from the first label-free one.
+
+    >>> recipe = Recipe(steps=100)  # cosine with 5% warm-up, lr 1e-3
+    >>> [round(learning_rate(recipe, "rest", step), 6) for step in (0, 1, 5, 50, 100)]
+    [0.0, 0.0002, 0.001, 0.000541, 0.0]
+    """
+    main_step = step - recipe.warm_up.steps
+    if main_step < 0:
+        return recipe.warm_up.lr if group == "scorer" else 0.0
+    x, options = min(main_step / recipe.steps, 1.0), recipe.optimizer
+    rate = options.lr * _shape(recipe.schedule, x)
+    if group == "rest":
+        return rate
+    return rate * options.scorer_lr * _rise(x, options.scorer_rise, start=options.scorer_start)
+
+
+def _shape(schedule: Schedule, x: float) -> float:
+    """The learning rate relative to its highest."""
+    return _rise(x, schedule.warm_up) * SHAPES[schedule.name](schedule, max(x, schedule.warm_up))
+
+
+def _rise(x: float, until: float, *, start: float = 0.0) -> float:
+    """The line from `start` at 0 to 1 at `until`, and 1 from there on."""
+    return start + (1 - start) * x / until if x < until else 1.0
+
+
+def _cosine(schedule: Schedule, x: float) -> float:
+    return (1 + math.cos(math.pi * (x - schedule.warm_up) / (1 - schedule.warm_up))) / 2
+
+
+def _piecewise(schedule: Schedule, x: float) -> float:
+    # Shares of steps are seldom exact in binary: 0.6 · 1000 steps must be reached at step 600.
+    return schedule.factor ** sum(milestone <= x + 1e-9 for milestone in schedule.milestones)
+
+
+SHAPES: dict[str, Callable[[Schedule, float], float]] = {
+    "constant": lambda schedule, x: 1.0,
+    "cosine": _cosine,
+    "piecewise": _piecewise,
+}
+
+
+def forget(optimizer: Optimizer, group: GroupName) -> None:
+    """Drop the moments of one group, as if it had not been trained yet; its weights stay.
+
+    What the scorer's gradient was like when it learnt without labels says nothing of what comes with them.
+    """
+    for candidate in optimizer.param_groups:
+        if candidate["name"] == group:
+            for parameter in candidate["params"]:
+                optimizer.state.pop(parameter, None)
