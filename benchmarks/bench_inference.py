@@ -16,14 +16,14 @@ from measure import print_table
 from torch import Tensor
 
 from saccade.inference import for_inference
-from saccade.reproduce.speed.contestants import Setting, System
+from saccade.reproduce.speed.contestants import Contestant, Setting
 from saccade.reproduce.speed.measure import make_model
 
 SETTING, ROUNDS, BATCHES = Setting(), 5, (1, 4)
-SYSTEMS = System("resnet50"), System("resnet50", 10, 100)
+SYSTEMS = Contestant("resnet50"), Contestant("resnet50", 10, 100)
 
 
-def make_ways(system: System) -> dict[str, Callable[[Tensor], Any]]:
+def make_ways(system: Contestant) -> dict[str, Callable[[Tensor], Any]]:
     """The same model as PyTorch runs it, folded, and compiled."""
     model = make_model(system, SETTING).eval()
     return {

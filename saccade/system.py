@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, overload
+from typing import Any, TypeVar, overload
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -14,6 +14,8 @@ from saccade.config import ModelConfig
 from saccade.files import whole_file
 from saccade.images import Sources, add_positions
 from saccade.module_modes import weights_follow
+
+AnySystem = TypeVar("AnySystem", bound="System")
 
 
 class System(nn.Module):
@@ -81,7 +83,7 @@ class System(nn.Module):
             config.write_text(self.config.to_json())
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> Self:
+    def from_pretrained(cls: type[AnySystem], folder: str | Path) -> AnySystem:
         """The model that `save_pretrained` wrote, in evaluation mode."""
         from saccade.building import SYSTEMS  # which knows all systems, and they know this class
 

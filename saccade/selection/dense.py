@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from saccade.selection.perturbed import perturbed_topk
 
 
-class PerturbedTopK(nn.Module):
+class DensePerturbedTopK(nn.Module):
     """scores B N → indicators B K N; the constructor and the output of the paper's listing.
 
     >>> import torch
-    >>> PerturbedTopK(k=1, num_samples=100, sigma=0.05)(torch.tensor([[0.0, 1.0]]))
+    >>> DensePerturbedTopK(k=1, num_samples=100, sigma=0.05)(torch.tensor([[0.0, 1.0]]))
     tensor([[[0., 1.]]])
     """
 

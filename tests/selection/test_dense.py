@@ -3,7 +3,7 @@ from oracles import expected_indicators, listing_topk, seeded
 from torch.testing import assert_close
 
 from saccade import perturbed_topk
-from saccade.selection.dense import PerturbedTopK
+from saccade.selection.dense import DensePerturbedTopK
 
 SCORES = torch.tensor([0.10, 0.15, 0.02, 0.20], dtype=torch.float64)
 
@@ -11,7 +11,7 @@ SCORES = torch.tensor([0.10, 0.15, 0.02, 0.20], dtype=torch.float64)
 def test_same_indicators_as_the_listing_within_monte_carlo_error():
     n = 50_000
     torch.manual_seed(0)
-    ours = PerturbedTopK(2, num_samples=n, sigma=0.05)(SCORES[None])
+    ours = DensePerturbedTopK(2, num_samples=n, sigma=0.05)(SCORES[None])
     theirs, _ = listing_topk(SCORES[None], 2, sigma=0.05, noise=torch.randn(1, n, 4, dtype=torch.float64))
     deviation = (2 * theirs * (1 - theirs) / n).sqrt()
     assert ((ours - theirs).abs() <= 4.5 * deviation + 1e-9).all()
@@ -24,7 +24,7 @@ def test_but_with_the_right_gradient():
     scores = SCORES.clone().requires_grad_()
     (exact,) = torch.autograd.grad((expected_indicators(scores, 2, sigma=0.05) * grad).sum(), scores)
     leaf = SCORES[None].clone().requires_grad_()
-    (PerturbedTopK(2, num_samples=5000, sigma=0.05)(leaf)[0] * grad).sum().backward()
+    (DensePerturbedTopK(2, num_samples=5000, sigma=0.05)(leaf)[0] * grad).sum().backward()
     _, factor = listing_topk(SCORES[None], 2, sigma=0.05, noise=torch.randn(1, 5000, 4, dtype=torch.float64))
     listing = (factor[0] * grad).sum(dim=0)
     cosine = torch.nn.functional.cosine_similarity
