@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from saccade.data import billiard, cub, megapixel_images, own, swedish
+from saccade.data import billiard, cub, folders_and_tables, megapixel_images, swedish
 from saccade.data.archives import READERS, is_archive, unpack
 from saccade.data.records import DataError, Records, complete
 
@@ -21,7 +21,12 @@ class Format(NamedTuple):
 
 def _labels_file(folder: Path) -> Path:
     return next(
-        (folder / f"labels{suffix}" for suffix in own.DELIMITERS if (folder / f"labels{suffix}").is_file()), folder
+        (
+            folder / f"labels{suffix}"
+            for suffix in folders_and_tables.DELIMITERS
+            if (folder / f"labels{suffix}").is_file()
+        ),
+        folder,
     )
 
 
@@ -35,16 +40,17 @@ def _refuse_canvases(path: Path) -> Records:
 
 # In this order, the first that fits: a published set also looks like a folder of folders.
 FORMATS = {
-    "manifest": Format(own.is_manifest, own.load_manifest),
+    "manifest": Format(folders_and_tables.is_manifest, folders_and_tables.load_manifest),
     "labels": Format(
-        lambda path: own.is_manifest(_labels_file(path)), lambda path: own.load_manifest(_labels_file(path))
+        lambda path: folders_and_tables.is_manifest(_labels_file(path)),
+        lambda path: folders_and_tables.load_manifest(_labels_file(path)),
     ),
     "megapixel-mnist-images": Format(megapixel_images.is_megapixel_images, megapixel_images.load_megapixel_images),
     "swedish": Format(swedish.is_swedish, swedish.load_swedish),
     "billiard": Format(billiard.is_billiard, billiard.load_billiard),
     "cub": Format(cub.is_cub, cub.load_cub, cub.VAL_SHARE),
     "megapixel-mnist": Format(lambda path: any(path.glob("*/[0-9]*.npy")), _refuse_canvases),
-    "folder": Format(own.is_class_folders, own.load_folder),
+    "folder": Format(folders_and_tables.is_class_folders, folders_and_tables.load_folder),
 }
 
 
@@ -88,9 +94,13 @@ def source_name(path: Path | str) -> str:
     ['photos', 'photos', 'photos', 'photos_v1.5']
     """
     path = Path(os.path.abspath(path))  # "." has no name
-    if path.stem == "labels" and path.suffix.lower() in own.DELIMITERS:
+    if path.stem == "labels" and path.suffix.lower() in folders_and_tables.DELIMITERS:
         return path.parent.name
-    endings = [ending for ending in (*READERS, *own.DELIMITERS, ".yaml", ".yml") if path.name.lower().endswith(ending)]
+    endings = [
+        ending
+        for ending in (*READERS, *folders_and_tables.DELIMITERS, ".yaml", ".yml")
+        if path.name.lower().endswith(ending)
+    ]
     return path.name if path.is_dir() or not endings else path.name[: -max(map(len, endings))]
 
 
