@@ -56,8 +56,8 @@ _HOME = {
     "extract": "extraction",
     "score_entropy": "prediction",
     "selection_loss": "prediction",
-    "Predictor": "predictor",
-    "Prediction": "predictor",
+    "Predictor": "predict",
+    "Prediction": "predict",
 }
 
 __all__ = [  # noqa: RUF022 (the order tells the story)

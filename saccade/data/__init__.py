@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from saccade.data.sample import Sample
 
 _HOME = {
-    "load": "recognize",
+    "load": "loading",
     "Record": "records",
     "Records": "records",
     "DataError": "records",
@@ -23,8 +23,8 @@ _HOME = {
     "Batch": "dataset",
     "collate": "dataset",
     "unit_range": "dataset",
-    "examine": "check",
-    "Report": "check",
+    "examine": "inspection",
+    "Report": "inspection",
 }
 
 __all__ = [

@@ -118,7 +118,7 @@ def _find(path: Path, cache: Path | None) -> tuple[str, Path]:
         for name, candidate in FORMATS.items():
             if candidate.recognize(folder):
                 return name, folder
-        inner = own.subfolders(folder) if folder.is_dir() else []
+        inner = folders_and_tables.subfolders(folder) if folder.is_dir() else []
         if len(inner) != 1:
             raise DataError(
                 f"{path}: not a data set; expected a folder with one folder of images per class, a .csv or .tsv table "
