@@ -5,39 +5,22 @@ again instead of storing them: ∂weight[k, s] = ⟨∂X̃_k, patch_s⟩ needs t
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from einops import rearrange
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from saccade.extraction.grid import GEOMETRIES, Grid, make_grid
 from saccade.extraction.receptive_field import ReceptiveField
 from saccade.images import Sources
+from saccade.selection.candidates import Candidates
 from saccade.selection.selection import Selection
 
 # Bytes of patches in flight: a CPU mixes them while they are in its cache; an accelerator wants large launches.
 CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 256 * 2**20}
-
-
-@runtime_checkable
-class Candidates(Protocol):
-    """Whatever N candidates are: a `Grid`, or anchors of many sizes, all read at the size `patch`."""
-
-    @property
-    def patch(self) -> tuple[int, int]:
-        """Height and width of what `read` gives."""
-        ...
-
-    def boxes(self, index: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape 4"]:
-        """Left, top, right, bottom in image pixels."""
-        ...
-
-    def read(self, image: Float[Tensor, "B C H W"] | Sources, index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
-        """The pixels of each candidate, differentiable with respect to the image."""
-        ...
 
 
 def extract(

@@ -7,9 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 from lightning.fabric import Fabric
-from torch import Tensor
 
-from saccade.data.augment import build_augmentation
 from saccade.data.dataset import Batch, ImageDataset
 from saccade.evaluation import Predictions, gather, measure, multiply_adds, peak_memory_mb, predict_batch
 from saccade.evaluation.tabulate import tabulate
@@ -39,14 +37,13 @@ def run_through(
     showing: Callable[[Collection[Batch]], Iterable[Batch]] = iter,
 ) -> Evaluated:
     """Ask the model about every image once; `showing` gives the batches as they are, and may show how far it is."""
-    prepare: Callable[[Tensor], Tensor] = build_augmentation(recipe.data.augmentation).evaluation
     parts, milliseconds = [], []
     with evaluating(model), fabric.autocast():
         loader: Any = evaluation_loader(dataset, recipe, rank=fabric.global_rank, world=fabric.world_size)
         for batch in showing(loader):
             batch = fabric.to_device(batch)
             start = time.perf_counter()
-            part = predict_batch(model, batch, prepare)
+            part = predict_batch(model, batch)
             parts.append(Predictions(*(column.cpu() for column in part)))  # which waits for a GPU, too
             milliseconds.append(1000 * (time.perf_counter() - start) / len(batch.index))
     predictions = gather(parts)
@@ -78,11 +75,11 @@ def pixels(model: Any) -> dict[str, int]:
     """
     height, width = model.config.image_size
     seen = {"image": height * width}
-    if hasattr(model, "view"):
+    if model.view is not None:
         view_height, view_width = view_size((height, width), model.view.scale)
         seen["view"] = view_height * view_width
-    if hasattr(model, "extraction"):
-        slots = getattr(getattr(model, "selection", model), "k", None) or model.grid((height, width)).num_candidates
+    if model.extraction is not None:
+        slots = getattr(model.selection or model, "k", None) or model.grid((height, width)).num_candidates
         slots += getattr(model.extraction, "glance", False)
         seen["patches"] = slots * model.extraction.patch[0] * model.extraction.patch[1]
     return seen

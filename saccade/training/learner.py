@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.config import check_options
 from saccade.data.augment import build_augmentation
 from saccade.data.dataset import Batch, ImageDataset, unit_range
 from saccade.model import PatchSelectionModel
+from saccade.options import check_options, read_options
 from saccade.selection import linear_decay
 from saccade.system import System
 from saccade.training.choosing import CHOOSERS, Images, Sizes, detail_of
@@ -36,34 +36,32 @@ class Learner(nn.Module):
     def __init__(self, model: System, recipe: Recipe, train: ImageDataset):
         super().__init__()
         _check_model(model, recipe)
-        if recipe.data.stream:
+        if recipe.model.preparation.stream:
             _check_streaming(recipe)
         self.model: Any = model.to(memory_format=torch.channels_last)
         self.recipe, self.plan = recipe, recipe.plan
-        self.augmentation = build_augmentation(recipe.data.augmentation)
-        self.full_sigma: float | None = getattr(getattr(model, "selection", None), "sigma", None)
+        self.augmentation = build_augmentation(recipe.data.augmentation, crop=recipe.model.preparation.crop)
+        self.full_sigma: float | None = self.model.selection and self.model.selection.sigma
         weight = class_weight(train) if recipe.class_weights else None
         self.register_buffer("class_weight", weight, persistent=False)
 
     @property
     def chooses(self) -> bool:
         """Whether the model prefers some places to others."""
-        return hasattr(getattr(self.model, "selection", None), "k")
+        return self.model.selection is not None and self.model.selection.k is not None
 
     def sigma(self, step: int) -> float | None:
         """The noise of the selection at a step; None where there is none."""
         if self.full_sigma is None or self.plan.at(step).sigma == "constant":
             return self.full_sigma
-        return linear_decay(
-            self.full_sigma, step=max(self.plan.labeled_step(step), 0), total_steps=self.plan.labeled
-        )
+        return linear_decay(self.full_sigma, step=max(self.plan.labeled_step(step), 0), total_steps=self.plan.labeled)
 
     def forward(self, batch: Batch, step: int) -> Learned:
         """What the batch teaches at `step`."""
         if self.full_sigma is not None:
             self.model.selection.sigma = self.sigma(step)
         phase = self.plan.at(step)
-        image = self.augmentation.training(unit_range(batch.image))  # a tensor, or sources that are read in parts
+        image = self.augmentation(unit_range(batch.image))  # a tensor, or sources that are read in parts
         size = _size_within_padding(batch, image)
         if not phase.labeled:
             return Learned(self._label_free(image, size, phase))
@@ -84,7 +82,7 @@ def _size_within_padding(batch: Batch, image: Images) -> Sizes:
     if image.shape != batch.image.shape:
         raise ValueError(
             "the augmentation crops, and images of different sizes are padded to the largest of a batch: give all "
-            "of them one size with data.resize"
+            "of them one size with model.preparation.resize"
         )
     return batch.size
 
@@ -97,21 +95,22 @@ def _check_model(model: System, recipe: Recipe) -> None:
             f"the system {model.config.system} has no scorer of the view, and the training has the phase "
             f"{special[0].name}: set training.name to plain, or training.label_free.steps and training.guided to 0"
         )
-    if any(phase.guided for phase in phases) and not hasattr(model.selection, "k"):
+    if any(phase.guided for phase in phases) and model.selection.k is None:
         raise ValueError("all patches are selected, there is nothing to guide: set training.guided to 0")
     for phase in phases:
-        loss, elsewhere = (model.loss, ("output", "label", "class_weight"))
-        if not phase.labeled:
-            loss, elsewhere = label_free_loss, ("raw_scores", "target")
-        check_options(f"the loss of the phase {phase.name}", loss, phase.loss, elsewhere=elsewhere)
+        loss = read_options(model.loss if phase.labeled else label_free_loss)
+        options = [option for option in loss if not option.required and option.name != "class_weight"]
+        check_options(f"the loss of the phase {phase.name}", options, phase.loss)
 
 
 def _check_streaming(recipe: Recipe) -> None:
     if (system := recipe.model.system) != "patch_selection":
-        raise ValueError(f"the system {system} needs whole images: set data.stream to false, or use patch_selection")
+        raise ValueError(
+            f"the system {system} needs whole images: set model.preparation.stream to false, or use patch_selection"
+        )
     if (name := recipe.data.augmentation["name"]) != "none":
         raise ValueError(
-            f"the augmentation {name} needs the pixels of whole images, and data.stream reads parts of them: set "
+            f"the augmentation {name} needs the pixels of whole images, and preparation.stream reads parts of them: set "
             "data.augmentation to {name: none}"
         )
 

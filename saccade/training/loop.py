@@ -106,7 +106,7 @@ def _vitals(learner: Learner, learned: Learned, optimizer: torch.optim.Optimizer
     vitals |= {names[group["name"]]: group["lr"] for group in optimizer.param_groups}
     if (sigma := learner.sigma(step)) is not None:
         vitals["sigma"] = sigma
-    if hasattr(learner.model, "scorer"):
+    if learner.model.scorer is not None:
         gradients = [p.grad for p in learner.model.scorer.parameters() if p.grad is not None]
         vitals["scorer_gradient"] = float(torch.nn.utils.get_total_norm(gradients))
     return vitals

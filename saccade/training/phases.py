@@ -187,9 +187,7 @@ def _override(phase: Phase, training: Training) -> Phase:
         focus = {"focus": given.pop("focus")} if "focus" in given else {}
         return replace(phase, loss={**phase.loss, **focus}, **given)
     scorer = replace(phase.scorer, **_given(training.scorer))
-    return replace(
-        phase, loss={**phase.loss, **training.loss}, scorer=scorer, sigma=training.sigma or phase.sigma
-    )
+    return replace(phase, loss={**phase.loss, **training.loss}, scorer=scorer, sigma=training.sigma or phase.sigma)
 
 
 def _given(options: LabelFreeOptions | ScorerOptions) -> dict[str, Any]:

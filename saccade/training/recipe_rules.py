@@ -42,13 +42,21 @@ RULES = (
         lambda value: isinstance(value, (int, float)) and 0 < value <= 1,
         "a number above 0 and at most 1, such as 0.25",
     ),
-    _Rule("training.label_free.lr optimizer.lr training.scorer.rate", lambda value: 0 < value < math.inf, "a number above 0"),
+    _Rule(
+        "training.label_free.lr optimizer.lr training.scorer.rate",
+        lambda value: 0 < value < math.inf,
+        "a number above 0",
+    ),
     _Rule(
         "optimizer.clip_value optimizer.clip_norm",
         lambda value: 0 < value < math.inf,
         "a number above 0, or null for no clipping",
     ),
-    _Rule("data.cache_gb optimizer.weight_decay training.label_free.focus", lambda value: 0 <= value < math.inf, "0 or more"),
+    _Rule(
+        "data.cache_gb optimizer.weight_decay training.label_free.focus",
+        lambda value: 0 <= value < math.inf,
+        "0 or more",
+    ),
     _Rule("optimizer.momentum", lambda value: 0 <= value < 1, "0 or more and below 1"),
     _Rule("schedule.factor", lambda value: 0 < value < math.inf, "a number above 0"),
     _Rule(

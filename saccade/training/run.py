@@ -6,6 +6,7 @@ A folder with a run in it is resumed where it was, unless it came to nothing; a 
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,8 +16,7 @@ from rich.console import Console
 
 from saccade.building import build_model, load_model
 from saccade.config import ModelConfig
-from saccade.data.augment import build_augmentation
-from saccade.data.dataset import ImageDataset, batch_of_one, unit_range
+from saccade.data.dataset import ImageDataset, batch_of_one
 from saccade.data.loading import load_as_given, source_name
 from saccade.data.records import UNSPLIT, DataError, Records
 from saccade.evaluation import wilson_interval
@@ -94,7 +94,8 @@ def _train_in(
 def open_data(recipe: Recipe, records: Records | None = None) -> dict[str, ImageDataset]:
     """The images of each split that has any; what cannot be shared among the processes is refused."""
     records = records or open_records(recipe.data, seed=recipe.seed)
-    data = {split: open_split(records, split, recipe.data) for split, n in records.counts().items() if any(n.values())}
+    prepared = partial(open_split, data=recipe.data, preparation=recipe.model.preparation)
+    data = {split: prepared(records, split) for split, n in records.counts().items() if any(n.values())}
     for split in data.keys() - {"train"}:
         if len(data[split]) < (processes := recipe.devices * recipe.nodes):
             raise DataError(
@@ -102,7 +103,7 @@ def open_data(recipe: Recipe, records: Records | None = None) -> dict[str, Image
                 "nodes), which need one each: train with fewer --devices"
             )
     if recipe.final:
-        data["train"] = open_split(with_validation(records), "train", recipe.data)
+        data["train"] = prepared(with_validation(records), "train")
     return data
 
 
@@ -120,11 +121,13 @@ def _show_accuracy(summary: Mapping[str, Any], console: Console) -> None:
 
 def model_config(recipe: Recipe, dataset: ImageDataset) -> ModelConfig:
     """The recipe's stages, for the classes of a data set and images of the size of the first, as it is evaluated."""
-    classes = dataset.records.classes
-    augmentation = build_augmentation(recipe.data.augmentation)
-    height, width = augmentation.evaluation(unit_range(batch_of_one(dataset[0].image))).shape[-2:]
+    image, classes = batch_of_one(dataset[0].image), dataset.records.classes
     return ModelConfig(
-        **vars(recipe.model), num_classes=len(classes), image_size=(height, width), classes=classes
+        **vars(recipe.model),
+        num_classes=len(classes),
+        image_size=recipe.model.preparation.seen_size((image.shape[-2], image.shape[-1])),
+        classes=classes,
+        imports=recipe.imports,
     )
 
 
@@ -150,7 +153,7 @@ def evaluate(
         records = open_records(recipe.data, seed=recipe.seed)
     else:
         records = _as_given(data, split, recipe.data.options)
-    dataset = open_split(_with_classes(records, model.config.classes), name, recipe.data)
+    dataset = open_split(_with_classes(records, model.config.classes), name, recipe.data, model.config.preparation)
     console.print(f"{len(dataset)} images of {records.root}", soft_wrap=True, highlight=False)
     if data is not None:
         name = f"{source_name(data)}-{name}"

@@ -89,7 +89,7 @@ def glimpse(
 def _borrowed(model: Any, in_training: bool, sigma: float | None) -> Iterator[None]:
     """The model in evaluation mode, so that no running mean moves, but for the selection if it is `in_training`."""
     selection = model.selection
-    kept_sigma = getattr(selection, "sigma", None)
+    kept_sigma = selection.sigma
     try:
         with torch.random.fork_rng(devices=[]), evaluating(model):
             torch.default_generator.manual_seed(0)
@@ -123,9 +123,7 @@ class Panels:
     could resume from without it. Those of steps from `first` on, from a run that was stopped, will be made again.
     """
 
-    def __init__(
-        self, files: RunFolder, learner: Learner, data: ImageDataset, *, first: int = 0, count: int = SHOWN
-    ):
+    def __init__(self, files: RunFolder, learner: Learner, data: ImageDataset, *, first: int = 0, count: int = SHOWN):
         self.files, self.learner, self.data, self.count = files, learner, data, count
         plan = learner.plan
         self.due = [plan.label_free + labeled for labeled in (0, plan.labeled // 2, plan.labeled)]
@@ -166,8 +164,9 @@ class Panels:
         for index in spread(labels, self.count):
             image = self.data[index].image
             if isinstance(image, Tensor):
-                image = learner.augmentation.evaluation(image[None])[0]  # as the model sees it in validation
+                image = learner.recipe.model.preparation.see(image[None])[0]  # as in validation
             in_training = step < learner.plan.total
-            yield index, glimpse(
-                learner.model, image, labels[index], in_training=in_training, sigma=learner.sigma(step)
+            yield (
+                index,
+                glimpse(learner.model, image, labels[index], in_training=in_training, sigma=learner.sigma(step)),
             )
