@@ -10,6 +10,7 @@ All but the first are hard choices through which no gradient goes.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -44,7 +45,7 @@ def detail_of(model: PatchSelectionModel, image: Images, size: Sizes) -> Float[T
     return missing_detail(image, model.view(image), grid, size=size)
 
 
-def _by_scores(model: PatchSelectionModel, image: Images, size: Sizes) -> Choice:
+def _by_scores(model: Any, image: Images, size: Sizes) -> Choice:
     grid = model.grid(image.shape[-2:], image.device, size)
 
     def choose(scores: Float[Tensor, "B N"]) -> Selection:
@@ -54,16 +55,16 @@ def _by_scores(model: PatchSelectionModel, image: Images, size: Sizes) -> Choice
     return choose
 
 
-def _by_detail(model: PatchSelectionModel, image: Images, size: Sizes) -> Choice:
+def _by_detail(model: Any, image: Images, size: Sizes) -> Choice:
     return partial(detail_topk, detail=detail_of(model, image, size), k=model.selection.k, own=0)
 
 
-def _by_detail_and_scores(model: PatchSelectionModel, image: Images, size: Sizes) -> Choice:
+def _by_detail_and_scores(model: Any, image: Images, size: Sizes) -> Choice:
     slots = model.selection.k
     return partial(detail_topk, detail=detail_of(model, image, size), k=slots, own=slots // 2)
 
 
-CHOOSERS: dict[Chooser, Callable[[PatchSelectionModel, Images, Sizes], Choice]] = {
+CHOOSERS: dict[Chooser, Callable[[Any, Images, Sizes], Choice]] = {
     "scores": _by_scores,
     "detail": _by_detail,
     "detail_and_scores": _by_detail_and_scores,

@@ -95,7 +95,7 @@ def _check_model(model: System, recipe: Recipe) -> None:
             f"the system {model.config.system} has no scorer of the view, and the training has the phase "
             f"{special[0].name}: set training.name to plain, or training.label_free.steps and training.guided to 0"
         )
-    if any(phase.guided for phase in phases) and model.selection.k is None:
+    if any(phase.guided for phase in phases) and isinstance(model, PatchSelectionModel) and model.selection.k is None:
         raise ValueError("all patches are selected, there is nothing to guide: set training.guided to 0")
     for phase in phases:
         loss = read_options(model.loss if phase.labeled else label_free_loss)

@@ -81,8 +81,9 @@ def _train_in(
     fabric.barrier()  # the best model is on the disk
     if not files.best.is_dir():
         raise ValueError(
-            f"no model of {files.path} can be kept: the loss was not a number at any validation; train again in another "
-            "folder with a lower optimizer.lr, a longer schedule.warm_up, optimizer.clip_norm 1, or precision 32-true"
+            f"no model of {files.path} can be kept: the loss was not a number at any validation; train again in "
+            "another folder with a lower optimizer.lr, a longer schedule.warm_up, optimizer.clip_norm 1, or precision "
+            "32-true"
         )
     best = load_model(files.best)
     for split in ("val", "test"):
@@ -206,6 +207,6 @@ def _evaluate(
     console: Console,
 ) -> dict[str, Any]:
     torch.manual_seed(recipe.seed)  # a soft selection draws its noise in evaluation, too
-    model = fabric.to_device(model.to(memory_format=torch.channels_last))
+    fabric.to_device(model.to(memory_format=torch.channels_last))
     evaluated = run_through(fabric, model, dataset, recipe, showing=Progress(console).testing)
     return save_evaluation(evaluated, model, dataset, files, name, accelerator=recipe.accelerator)

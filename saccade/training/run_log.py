@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from lightning.fabric.loggers import TensorBoardLogger
+from lightning.fabric.loggers.tensorboard import TensorBoardLogger
 
 from saccade.runs import RunFolder
 

@@ -16,16 +16,18 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Float, UInt8
-from lightning.fabric.loggers import TensorBoardLogger
+from lightning.fabric.loggers.tensorboard import TensorBoardLogger
 from torch import Tensor
 
 from saccade.data.dataset import ImageDataset, batch_of_one, unit_range
+from saccade.extraction import extract
 from saccade.images import ImageSource
+from saccade.looking import as_bytes
 from saccade.module_modes import evaluating
-from saccade.report.look import chart, extent, glance_look
-from saccade.report.overlay import overlay
+from saccade.output import Output
 from saccade.runs import RunFolder
 from saccade.runs.training_panels import Glance, Panel
+from saccade.selection import Candidates, normalize_scores
 from saccade.training.learner import Learner
 
 SHOWN = 4  # images in a panel
@@ -67,20 +69,18 @@ def glimpse(
     """
     parameter = next(model.parameters())
     pixels = unit_range(batch_of_one(image)).to(parameter.device, parameter.dtype)
-    size = (pixels.shape[-2], pixels.shape[-1])
-    grid = model.grid(size, parameter.device)
     with _borrowed(model, in_training, sigma):
-        output = model(pixels)
-        selection = output.selection
-        patches = model.extraction(pixels, selection, grid)[0]  # K C P P
-    used = (selection.weight[0] > 0).any(dim=0)  # S; the others are there for the gradient only
+        output: Output = model(pixels)
+    selection, boxes, grid, scores = output.selection, output.boxes, output.grid, output.scores
+    assert selection is not None and boxes is not None and grid is not None and scores is not None
+    used = selection.used[0]  # S; the others are there for the gradient only
     return Glance(
         label=label,
         image=_shrink(image),
-        size=size,
-        scores=chart(output.scores[0].float(), grid).cpu().numpy(),
-        patches=_as_bytes(patches),
-        boxes=grid.boxes(selection.index[0, used]).cpu().numpy(),
+        size=(pixels.shape[-2], pixels.shape[-1]),
+        scores=_chart(scores[0].float().cpu(), grid).numpy(),
+        patches=as_bytes(extract(pixels, selection, grid)[0]),
+        boxes=boxes[0, used].cpu().numpy(),
         weight=selection.weight[0][:, used].float().cpu().numpy(),
     )
 
@@ -104,16 +104,18 @@ def _borrowed(model: Any, in_training: bool, sigma: float | None) -> Iterator[No
 
 def _shrink(image: UInt8[Tensor, "3 H W"] | ImageSource) -> UInt8[np.ndarray, "h w 3"]:
     if not isinstance(image, Tensor):
-        return _as_bytes(image.view(min(1.0, SHOWN_PX / max(image.size)))[None])[0]
+        return as_bytes(image.view(min(1.0, SHOWN_PX / max(image.size)))[None])[0]
     scale = min(1.0, SHOWN_PX / max(image.shape))
     size = [max(1, round(side * scale)) for side in image.shape[-2:]]
     small = F.interpolate(image[None], size=size, mode="bilinear", antialias=True, align_corners=False)[0]
     return rearrange(small, "c h w -> h w c").contiguous().numpy()
 
 
-def _as_bytes(patches: Float[Tensor, "K C P Q"]) -> UInt8[np.ndarray, "K P Q C"]:
-    scaled = (patches.float() * 255).round().clamp(0, 255).byte()
-    return rearrange(scaled, "k c p q -> k p q c").cpu().contiguous().numpy()
+def _chart(scores: Float[Tensor, " N"], grid: Candidates) -> Float[Tensor, "rows cols"]:
+    """The scores as a map over the image, from 0 to 1 whatever the selector takes."""
+    if scores.min() < 0 or scores.max() > 1:
+        scores = normalize_scores(scores[None])[0]
+    return grid.chart(scores)
 
 
 class Panels:
@@ -142,7 +144,7 @@ class Panels:
     def show(self, step: int, board: TensorBoardLogger) -> None:
         """Figures for TensorBoard."""
         for index, glance in self._look(step):
-            figure = overlay(glance_look(glance, extent(self.learner.model.grid(glance.size))))
+            figure = overlay(as_look(glance, self.learner.model.grid(glance.size).extent))
             figure.set_dpi(60)  # drawing must not take longer than validating
             board.experiment.add_figure(f"panels/{index}", figure, step)
 
