@@ -27,7 +27,7 @@ def made_run(tmp_path_factory) -> Path:
     recipe = tiny_recipe(records.root)
     torch.manual_seed(0)
     config = ModelConfig(**vars(recipe.model), num_classes=2, image_size=(64, 64), classes=CLASSES)
-    model = PatchSelectionModel(config).eval()
+    model = PatchSelectionModel.from_config(config).eval()
     model.save_pretrained(folder / "best")
     write_yaml(folder / "recipe.yaml", asdict(recipe))
     write_table(folder / "metrics.csv", invented_metrics())
