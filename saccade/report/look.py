@@ -14,7 +14,7 @@ from saccade.extraction import Grid
 from saccade.extraction.anchors import Anchors, resize_regions
 from saccade.images import ImageSource, Sources
 from saccade.preparation import center_corner
-from saccade.report.run import Glance
+from saccade.runs.training_panels import Glance
 from saccade.selection import Exhaustive, normalize_scores
 
 SHOWN_PX = 2000  # longest side of a picture as it is shown

@@ -6,7 +6,7 @@ from saccade.config import ModelConfig
 from saccade.extraction import Grid
 from saccade.model import PatchSelectionModel
 from saccade.report.look import extent, glance_look, look_at
-from saccade.report.run import read_panel, read_run
+from saccade.runs import RunFolder
 from saccade.systems import CNN
 
 STAGES = {
@@ -72,8 +72,8 @@ def test_a_single_cell_is_as_wide_as_its_patch():
 
 
 def test_the_strength_of_a_box_is_its_share_in_all_patches(made_run):
-    for path in read_run(made_run).panels:
-        glance = read_panel(path).glances[0]
+    for step in RunFolder(made_run).panel_steps():
+        glance = RunFolder(made_run).panel(step).glances[0]
         look = glance_look(glance)
         assert look.strength.sum() == pytest.approx(len(glance.patches), abs=1e-4)  # each patch is one whole
         assert look.extent == (0, 0, 64, 64)
