@@ -28,7 +28,7 @@ def save_tiny_model(folder: Path) -> Path:
         features={"name": "ats", "width": 8},
         classes=CLASSES,
     )
-    PatchSelectionModel(config).save_pretrained(folder)
+    PatchSelectionModel.from_config(config).save_pretrained(folder)
     return folder
 
 
@@ -39,10 +39,10 @@ class WaitingPredictor(Predictor):
         super().__init__(*args, **options)
         self.begun, self.go = threading.Event(), threading.Event()
 
-    def look(self, *args: Any, **options: Any) -> Any:
+    def answer(self, *args: Any, **options: Any) -> Any:
         self.begun.set()
         assert self.go.wait(20)
-        return super().look(*args, **options)
+        return super().answer(*args, **options)
 
 
 def scene(height: int = 96, width: int = 128, seed: int = 0) -> np.ndarray:
