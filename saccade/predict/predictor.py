@@ -31,6 +31,7 @@ from saccade.output import Output
 from saccade.predict.outcomes import Failure, Prediction
 from saccade.predict.reading import AnyImage, ReadImage, Reader
 from saccade.predict.stream import answer_in_order, read_ahead
+from saccade.runs import find_model_folder
 from saccade.system import System
 
 
@@ -58,7 +59,7 @@ class Predictor:
         max_pixels: int | None = None,
     ):
         if not isinstance(model, System):
-            model = load_model(find_model_folder(Path(model)))
+            model = load_model(find_model_folder(model))
         config, self.device = model.config, _find_device(device)
         self.model: System = for_inference(model, compile=compile).to(self.device, torch.float32)
         self.classes = config.class_names
@@ -130,18 +131,6 @@ class Predictor:
 
 def _with_picture(look: Look, image: ReadImage) -> Look:
     return look._replace(picture=make_picture(image.pixels) if image.picture is None else image.picture)
-
-
-def find_model_folder(path: Path) -> Path:
-    """The folder of a model: `best` in a run folder, or `path` itself if `save_pretrained` wrote it."""
-    run = (path / "recipe.yaml").is_file()
-    model = path / "best" if run else path
-    if not (model / "config.json").is_file():
-        what = "no model there yet" if run else "no model there" if path.is_dir() else "no such folder"
-        raise FileNotFoundError(
-            f"{path}: {what}; give a run folder, made by saccade train, or one written by save_pretrained"
-        )
-    return model
 
 
 def _find_device(name: str | None) -> torch.device:
