@@ -107,7 +107,7 @@ def train(args: Namespace) -> int:
     files = RunFolder(out)
     complete = files.finished and files.report_file.is_file()
     try:
-        run(recipe, out, records=records, console=console)
+        run(recipe, files, records=records, console=console)
     except Stopped as stopped:
         console.print(f"{stopped}; all is saved in {out}, and the same command resumes from there")
         return 130

@@ -182,7 +182,9 @@ def choose_start(known: Known) -> Iterator[Choice]:
     if known.selects and known.options("selection").get("name", "perturbed") in ("perturbed", "diverse"):
         yield from _choose_training(reads)
         if known.values.get("model.preparation.stream"):
-            yield Choice("training.label_free.focus", FOCUS, "few of the many candidates of such an image show anything")
+            yield Choice(
+                "training.label_free.focus", FOCUS, "few of the many candidates of such an image show anything"
+            )
         yield Choice("model.selection.sigma", SIGMA, "less noise than in the paper, for a scorer that is no longer new")
         yield Choice("model.selection.gradient_per_sigma", True, "so that it does not drown what each patch tells")
         yield from _choose_one_patch(known)
