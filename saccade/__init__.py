@@ -45,7 +45,8 @@ if TYPE_CHECKING:
         softsort_topk,
         straight_through_topk,
     )
-    from saccade.training import Recipe, load_recipe, train
+    from saccade.training.recipe import Recipe, load_recipe
+    from saccade.training.run import train
 
 __version__ = "0.1.0"
 
@@ -77,7 +78,8 @@ _NAMES = {
     "extraction": ["Grid", "extract"],
     "prediction": ["selection_loss", "score_entropy", "mixture_loss"],
     "looking": ["Look", "look_at"],
-    "training": ["Recipe", "load_recipe", "train"],
+    "training.recipe": ["Recipe", "load_recipe"],
+    "training.run": ["train"],
     "predict": ["Predictor", "Prediction"],
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
