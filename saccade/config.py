@@ -2,14 +2,15 @@
 
     ModelConfig(num_classes=4, image_size=(960, 1280), selection={"name": "perturbed", "k": 5, "sigma": 0.05})
 
-The options of a part are the keyword arguments of its constructor, so they are written down once, next to what they do.
+The options of a part are the keyword arguments of its constructor, so they are written down once, next to what they do,
+and checked once, where it is built (`saccade.registry`). This module imports no torch.
 """
 
-import inspect
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
+
+from saccade.preparation import Preparation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,7 @@ class Stages:
         prediction: pooled → logits
         positions: append two channels to the image, x and y of each pixel in [0, 1]
         options: options of the system itself, where it has any
+        preparation: what happens to an image before the model sees it
     """
 
     system: str = "patch_selection"
@@ -39,21 +41,25 @@ class Stages:
     prediction: dict[str, Any] = field(default_factory=lambda: {"name": "mlp"})
     positions: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+    preparation: Preparation = field(default_factory=Preparation)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Stages):
     """Everything needed to build a model: its stages, and what the data asks for.
 
-    image_size: (height, width) the model is trained for. Other sizes work too: positions are interpolated.
+    image_size: (height, width) the model is trained for, of what it sees. Other sizes work too: positions are
+                interpolated.
     channels:   the image's own, without positions.
     classes:    their names, in the order of the logits; empty where nobody named them.
+    imports:    modules in which parts that this package does not have register themselves.
     """
 
     num_classes: int
     image_size: tuple[int, int]
     channels: int = 3
     classes: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
 
     @property
     def input_channels(self) -> int:
@@ -73,56 +79,10 @@ class ModelConfig(Stages):
             raise ValueError(f"the config lacks {', '.join(missing)}: every model needs them")
         if unknown := sorted(set(values) - known):
             raise ValueError(f"unknown config keys {', '.join(unknown)}: expected some of {', '.join(sorted(known))}")
-        tuples = {name: tuple(values[name]) for name in ("image_size", "classes") if name in values}
-        return cls(**{**values, **tuples})
+        tuples = {name: tuple(values[name]) for name in ("image_size", "classes", "imports") if name in values}
+        return cls(**{**values, **tuples, "preparation": Preparation(**values.get("preparation", {}))})
 
-
-def build(stage: str, parts: Mapping[str, Any], spec: Mapping[str, Any], *inputs: Any, **context: Any) -> Any:
-    """The part that `spec` names, made from `inputs`, its options, and what it asks for of the model's `context`.
-
-    >>> build("head", {"box": dict}, {"name": "bax"})
-    Traceback (most recent call last):
-    ValueError: unknown head 'bax': expected one of box
-    """
-    options = dict(spec)
-    name = options.pop("name", None)
-    if name not in parts:
-        raise ValueError(f"unknown {stage} {name!r}: expected one of {', '.join(parts)}")
-    return build_one(f"{stage} {name!r}", parts[name], options, *inputs, **context)
-
-
-def build_one(what: str, part: Any, options: Mapping[str, Any], *inputs: Any, **context: Any) -> Any:
-    """`part(*inputs, …)` with `options`; one it does not have, or one it lacks, is an error that lists them."""
-    parameters = _parameters(part)[len(inputs) :]
-    check_options(what, part, options, elsewhere=(*(p.name for p in _parameters(part)[: len(inputs)]), *context))
-    given = {p.name: context[p.name] for p in parameters if p.name in context} | dict(options)
-    if missing := [p.name for p in parameters if p.default is p.empty and p.name not in given]:
-        raise ValueError(f"{what} needs the option {', '.join(map(repr, missing))}")
-    return part(*inputs, **given)
-
-
-def check_options(what: str, part: Any, options: Mapping[str, Any], *, elsewhere: Sequence[str] = ()) -> None:
-    """Refuse options that `part` does not take; what it gets from `elsewhere` is no option."""
-    known = [p.name for p in _parameters(part) if p.name not in elsewhere]
-    if unknown := [option for option in options if option not in known]:
-        takes = f"it takes {', '.join(known)}" if known else "it takes none"
-        raise ValueError(f"{what} has no option {', '.join(map(repr, unknown))}: {takes}")
-
-
-def refuse_glance(config: Stages) -> None:
-    """For systems that would leave it unsaid that they do not look at the whole image."""
-    if config.extraction.get("glance"):
-        raise ValueError(f"the system {config.system} has no glance at the whole image: remove extraction.glance")
-
-
-def refuse_options(config: Stages) -> None:
-    """For systems that take none: all that they can be told is an option of one of their stages."""
-    if config.options:
-        raise ValueError(
-            f"the system {config.system} has no options of its own, got {', '.join(config.options)}: see its stages"
-        )
-
-
-def _parameters(part: Any) -> list[inspect.Parameter]:
-    signature = inspect.signature(part).parameters.values()
-    return [p for p in signature if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes in the order of the logits; numbers where nobody named them."""
+        return self.classes or tuple(str(number) for number in range(self.num_classes))

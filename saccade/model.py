@@ -5,7 +5,7 @@ prediction ─ logits
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,79 +13,93 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from saccade.aggregation import AGGREGATIONS, Concat, Placed
-from saccade.config import ModelConfig, build, build_one, refuse_options
+from saccade.aggregation import Aggregator, check_together
+from saccade.config import ModelConfig
 from saccade.extraction import Extraction, Grid
-from saccade.features import build_features
+from saccade.features import FeatureNetwork
 from saccade.images import Sources, View, glance, view_size
-from saccade.prediction import HEADS, mixture_loss, selection_loss
-from saccade.scorer import SCORERS, attend
-from saccade.selection import SELECTIONS, Selection, ignore_outside
-from saccade.selection.refusals import check_k, check_together
-from saccade.system import System
+from saccade.output import Output
+from saccade.prediction import mixture_loss, selection_loss
+from saccade.registry import build, build_one, name_of, register
+from saccade.scorer import Scorer, attend
+from saccade.selection import Selection, Selector, ignore_outside
+from saccade.selection.refusals import check_k
+from saccade.system import PARTS, System, build_features, refuse_options
 
 
-class Output(NamedTuple):
-    """What the model says and where it looked.
-
-    raw_scores are the scorer's own, scores those normalized per image; boxes are left, top, right, bottom in image
-    pixels of the candidates in `selection.index` (of a hard selection exactly the K patches that were looked at);
-    features are those of the K slots; context is what was seen of the whole image beside them, by the scorer in its
-    view and by the feature network at a glance (of width 0 where neither looks); grid has all candidates.
-    """
-
-    logits: Float[Tensor, "B L"]
-    raw_scores: Float[Tensor, "B N"]
-    scores: Float[Tensor, "B N"]
-    selection: Selection
-    boxes: Int[Tensor, "B S 4"]
-    features: Float[Tensor, "B K D"]
-    context: Float[Tensor, "B E"]
-    grid: Grid
-
-
+@register("system", "patch_selection")
 class PatchSelectionModel(System):
     """Classify an image by its K best patches: softly selected in training mode, hard in evaluation mode.
 
     >>> import torch
-    >>> model = PatchSelectionModel(ModelConfig(num_classes=4, image_size=(300, 400))).eval()
+    >>> model = PatchSelectionModel.from_config(ModelConfig(num_classes=4, image_size=(300, 400))).eval()
     >>> output = model(torch.rand(2, 3, 300, 400))
     >>> output.logits.shape, output.boxes.shape
     (torch.Size([2, 4]), torch.Size([2, 10, 4]))
     """
 
-    def __init__(self, config: ModelConfig):
-        super().__init__()
+    configured = PARTS
+    exports_sizes = True
+    view: View
+    scorer: Scorer
+    selection: Selector
+    extraction: Extraction
+    features: FeatureNetwork
+    aggregation: Aggregator
+    prediction: Any
+
+    def __init__(
+        self,
+        *,
+        view: View,
+        scorer: Scorer,
+        selection: Selector,
+        extraction: Extraction,
+        features: FeatureNetwork,
+        aggregation: Aggregator,
+        prediction: Callable[[Tensor], Tensor],
+        config: ModelConfig | None = None,
+    ):
+        super().__init__(config)
+        check_together(selection, aggregation)
+        self.view, self.scorer, self.selection, self.extraction = view, scorer, selection, extraction
+        self.features, self.aggregation, self.prediction = features, aggregation, prediction
+
+    @classmethod
+    def from_config(cls, config: ModelConfig) -> "PatchSelectionModel":
+        """The model of the parts that `config` names."""
         refuse_options(config)
-        self.config = config
-        self.view = build_one("view", View, config.view)
-        self.extraction = build_one("extraction", Extraction, config.extraction)
-        self.scorer = build(
+        view: View = build_one("view", View, config.view)
+        extraction: Extraction = build_one("extraction", Extraction, config.extraction)
+        scorer: Scorer = build(
             "scorer",
-            SCORERS,
             config.scorer,
             config.input_channels,
             image_channels=config.channels,
             features=config.features,
-            tiles=self.extraction.tiles,
+            tiles=extraction.tiles,
         )
-        grid = self.grid(config.image_size)
-        self.selection = build("selection", SELECTIONS, config.selection)
-        self._check_patch(config.image_size)
-        slots = getattr(self.selection, "k", grid.num_candidates)
+        selection: Selector = build("selection", config.selection)
+        _check_patch(extraction.patch, config.image_size)
+        grid = make_grid_of(view, scorer, extraction, config.image_size)
+        slots = selection.k or grid.num_candidates
         check_k(slots, grid.num_candidates)
-        self.features = build_features(config, self.extraction.patch)
-        self.aggregation = build(
-            "aggregation",
-            AGGREGATIONS,
-            config.aggregation,
-            self.features.width,
-            slots=slots,
-            cells=grid.shape,
+        features: FeatureNetwork = build_features(config, extraction.patch)
+        aggregation: Aggregator = build(
+            "aggregation", config.aggregation, features.width, slots=slots, cells=grid.shape
         )
-        check_together(self.selection, config.selection["name"], config.aggregation["name"], AGGREGATIONS)
-        width = self.aggregation.width + self.scorer.width + self.features.width * self.extraction.glance
-        self.prediction = build("prediction", HEADS, config.prediction, width, config.num_classes)
+        width = aggregation.width + scorer.width + features.width * extraction.glance
+        prediction = build("prediction", config.prediction, width, config.num_classes)
+        return cls(
+            view=view,
+            scorer=scorer,
+            selection=selection,
+            extraction=extraction,
+            features=features,
+            aggregation=aggregation,
+            prediction=prediction,
+            config=config,
+        )
 
     def forward(
         self,
@@ -114,7 +128,7 @@ class PatchSelectionModel(System):
         context = torch.cat([attend(raw_scores, evidence), glanced], dim=1)
         pooled = self.aggregation(features, selection, grid)  # B D
         logits = self.prediction(torch.cat([pooled, context], dim=1))
-        return Output(logits, raw_scores, scores, selection, grid.boxes(selection.index), features, context, grid)
+        return Output(logits, raw_scores, scores, selection, grid.boxes(selection.index), grid, features, context)
 
     def loss(
         self,
@@ -141,15 +155,14 @@ class PatchSelectionModel(System):
         return loss
 
     def _mixture_loss(self, output: Output, label: Tensor, class_weight: Tensor | None) -> Tensor:
-        if isinstance(self.aggregation, Concat):
+        if not self.aggregation.answers_alone:
             raise ValueError(
-                "mixture_coefficient asks every patch for an answer of its own, and concat knows all slots only "
-                "together: use another aggregation"
+                "mixture_coefficient asks every patch for an answer of its own, and the aggregation "
+                f"{name_of(self.aggregation)} knows all slots only together: use another"
             )
         slot_scores = output.selection.detach().look_up(output.raw_scores)  # B K
         alone = self.aggregation.alone(output.features, output.selection, output.grid)  # B K D
-        if isinstance(self.aggregation, Placed):  # what a patch shows and where may matter beside its score
-            slot_scores = slot_scores + self.aggregation.weigh(alone)
+        slot_scores = slot_scores + self.aggregation.weigh(alone)
         # Alone: what the context explains would otherwise leave nothing for a patch to explain better than another.
         no_context = alone.new_zeros(*alone.shape[:2], output.context.shape[1])
         slot_logits = self.prediction(torch.cat([alone, no_context], dim=2))  # B K L
@@ -177,14 +190,6 @@ class PatchSelectionModel(System):
         features = rearrange(features, "(b k) d -> b k d", b=image.shape[0])
         return features[:, :slots], features[:, slots:].flatten(1)
 
-    def _check_patch(self, image_size: Sequence[int]) -> None:
-        if any(patch > side for patch, side in zip(self.extraction.patch, image_size, strict=True)):
-            patch, image = ("×".join(map(str, sides)) for sides in (self.extraction.patch, image_size))
-            raise ValueError(
-                f"a patch of {patch} px is larger than the image of {image} px: choose a smaller patch, or use the "
-                "plain network (system cnn)"
-            )
-
     def grid(
         self,
         image_size: Sequence[int],
@@ -192,7 +197,19 @@ class PatchSelectionModel(System):
         size: Int[Tensor, "B 2"] | None = None,
     ) -> Grid:
         """The candidates of an image of `image_size` (height, width), or of a batch padded to it from each `size`."""
-        height, width = image_size
-        seen = view_size((height, width), self.view.scale)
-        grid = self.extraction.grid((height, width), seen, self.scorer.field, device)
+        grid = make_grid_of(self.view, self.scorer, self.extraction, image_size, device)
         return grid if size is None else grid.padded(size)
+
+
+def make_grid_of(
+    view: View, scorer: Scorer, extraction: Extraction, image_size: Sequence[int], device: torch.device | str = "cpu"
+) -> Grid:
+    """The candidates of an image of `image_size` (height, width): where a score of its view has its patch."""
+    height, width = image_size
+    return extraction.grid((height, width), view_size((height, width), view.scale), scorer.field, device)
+
+
+def _check_patch(patch: tuple[int, int], image_size: tuple[int, int]) -> None:
+    if any(side > whole for side, whole in zip(patch, image_size, strict=True)):
+        sizes = f"a patch of {patch[0]}×{patch[1]} px is larger than the image of {image_size[0]}×{image_size[1]} px"
+        raise ValueError(f"{sizes}: choose a smaller patch, or use the plain network (system cnn)")

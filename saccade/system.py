@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -14,20 +14,51 @@ from saccade.config import ModelConfig
 from saccade.files import whole_file
 from saccade.images import Sources, add_positions
 from saccade.module_modes import weights_follow
+from saccade.output import Output
+from saccade.registry import build, import_parts, parts
 
 AnySystem = TypeVar("AnySystem", bound="System")
+PARTS = ("view", "scorer", "selection", "extraction", "features", "aggregation", "prediction")
 
 
 class System(nn.Module):
     """What every system can do: see positions if its config says so, be written to a folder and come back.
 
-    folded: it is a copy that `for_inference` made, whose layers are no longer those that `config` describes.
-    takes_sources: it reads images by their view and equally sized regions alone, so they need not be tensors.
+    Its parts are attributes by the names of their stages, None where it has no such part.
+
+    configured:     the parts that it takes from its config.
+    takes_sources:  it reads images by their view and equally sized regions alone, so they need not be tensors.
+    exports_sizes:  as a graph it takes batches and images of any size; otherwise it is written for one.
+    why_not_export: why it cannot be written as a graph at all.
+    folded:         it is a copy that `for_inference` made, whose layers are no longer those that `config` describes.
     """
 
-    config: ModelConfig
-    folded: bool = False
+    configured: ClassVar[tuple[str, ...]] = ()
     takes_sources: bool = True
+    exports_sizes: bool = False
+    why_not_export: str | None = None
+    folded: bool = False
+
+    def __init__(self, config: ModelConfig | None = None):
+        super().__init__()
+        self._config = config
+        for name in PARTS:
+            setattr(self, name, None)
+
+    @property
+    def config(self) -> ModelConfig:
+        """What describes it; a model made of modules by hand may have none."""
+        if self._config is None:
+            raise ValueError(
+                "this model was made of modules and has no config that describes it: pass config= as well, or use "
+                "saccade.build_model(config)"
+            )
+        return self._config
+
+    @classmethod
+    def from_config(cls: type[AnySystem], config: ModelConfig) -> AnySystem:
+        """The system that `config` describes."""
+        return cls(config)
 
     @overload
     def with_positions(self, image: Tensor, size: Tensor | None = None) -> Tensor: ...
@@ -39,7 +70,7 @@ class System(nn.Module):
         self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None
     ) -> Float[Tensor, "B C_in H W"] | Sources:
         """What the stages see of `image`: itself, and its positions if the config asks for them."""
-        if not self.config.positions:
+        if self._config is None or not self._config.positions:
             return image
         if isinstance(image, Sources):
             raise ValueError(
@@ -49,8 +80,8 @@ class System(nn.Module):
         return add_positions(image, size)
 
     def check_images(self, image: Tensor | Sources) -> None:
-        """Refuse what is no batch of images in floating point, and `Sources` where all pixels are needed."""
-        channels = self.config.channels
+        """Refuse what is not a batch of images in floating point, and `Sources` where all pixels are needed."""
+        channels = self._config.channels if self._config else image.shape[1] if image.ndim == 4 else 3
         if isinstance(image, Sources) and not self.takes_sources:
             raise ValueError(
                 f"the system {self.config.system} needs the pixels of whole images and got Sources: pass a tensor B "
@@ -64,10 +95,21 @@ class System(nn.Module):
             )
 
     def loss(
-        self, output: Any, label: Int[Tensor, " B"], *, class_weight: Float[Tensor, " L"] | None = None
+        self, output: Output, label: Int[Tensor, " B"], *, class_weight: Float[Tensor, " L"] | None = None
     ) -> Float[Tensor, ""]:
         """What training makes small: cross-entropy, where a system says nothing else."""
         return F.cross_entropy(output.logits, label, weight=class_weight)
+
+    def check_described(self) -> None:
+        """Refuse a model with a part that its config does not describe: it would come back with another."""
+        for stage in self.configured:
+            described = getattr(self.config, stage)
+            if getattr(getattr(self, stage), "spec", None) != described:  # which modules that were built by name have
+                raise ValueError(
+                    f"the {stage} of this model is not the one in its config ({described}), so the model could not be "
+                    "loaded again: register your part (saccade.register), name it in the config, and "
+                    "build the model with saccade.build_model(config)"
+                )
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into `folder`; each appears whole or not at all."""
@@ -76,6 +118,7 @@ class System(nn.Module):
                 "this is a copy that for_inference made: its batch norms are folded into its convolutions, so it could "
                 "not be loaded again; save the model it was made from"
             )
+        self.check_described()
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         with whole_file(folder / "config.json") as config, whole_file(folder / "model.safetensors") as weights:
@@ -85,18 +128,14 @@ class System(nn.Module):
     @classmethod
     def from_pretrained(cls: type[AnySystem], folder: str | Path) -> AnySystem:
         """The model that `save_pretrained` wrote, in evaluation mode."""
-        from saccade.building import SYSTEMS  # which knows all systems, and they know this class
-
         config = read_config(folder)
-        if not issubclass(cls, SYSTEMS.get(config.system, cls)):
-            raise ValueError(
-                f"{folder} holds the system {config.system}, not {cls.__name__}: use saccade.building.load_model, "
-                "which takes any"
-            )
+        import_parts(config.imports)
+        if not issubclass(cls, parts("system").get(config.system, cls)):
+            raise ValueError(f"{folder} holds the system {config.system}, not {cls.__name__}: use saccade.load_model")
         # The weights are all in the folder: neither a hub nor the file they once started from is asked again.
-        stages = {name: _without_origin(getattr(config, name)) for name in ("features", "scorer")}
+        stages: dict[str, Any] = {name: _without_origin(getattr(config, name)) for name in ("features", "scorer")}
         with weights_follow():
-            model = cls(replace(config, **stages))  # pyright: ignore[reportCallIssue]
+            model = cls.from_config(replace(config, **stages))
         try:
             load_model(model, str(Path(folder) / "model.safetensors"))
         except RuntimeError as error:
@@ -121,3 +160,23 @@ def read_config(folder: str | Path) -> ModelConfig:
         if not (Path(folder) / name).is_file():
             raise FileNotFoundError(f"no {name} in {folder}: expected a folder written by save_pretrained")
     return ModelConfig.from_json((Path(folder) / "config.json").read_text())
+
+
+def build_features(config: ModelConfig, patch: tuple[int, int]) -> Any:
+    """The feature network that `config` names, for patches of `patch` (height, width) pixels."""
+    context = {"patch": patch, "image_channels": config.channels}
+    return build("features", config.features, config.input_channels, **context)
+
+
+def refuse_glance(config: ModelConfig) -> None:
+    """For systems that would leave it unsaid that they do not look at the whole image."""
+    if config.extraction.get("glance"):
+        raise ValueError(f"the system {config.system} has no glance at the whole image: remove extraction.glance")
+
+
+def refuse_options(config: ModelConfig) -> None:
+    """For systems that take none: all that they can be told is an option of one of their stages."""
+    if config.options:
+        raise ValueError(
+            f"the system {config.system} has no options of its own, got {', '.join(config.options)}: see its stages"
+        )

@@ -27,7 +27,7 @@ def made_run(tmp_path_factory) -> Path:
     recipe = tiny_recipe(records.root)
     torch.manual_seed(0)
     config = ModelConfig(**vars(recipe.model), num_classes=2, image_size=(64, 64), classes=CLASSES)
-    model = PatchSelectionModel(config).eval()
+    model = PatchSelectionModel.from_config(config).eval()
     files = RunFolder(folder)
     model.save_pretrained(files.best)
     files.claim(dump_recipe(recipe))

@@ -10,10 +10,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.aggregation.pool import Pool
-from saccade.extraction import Candidates
-from saccade.selection import Selection
+from saccade.registry import register
+from saccade.selection import Candidates, Selection
 
 
+@register("aggregation", "attention")
 class GatedAttention(Pool):
     """Slots B K D → B D; `hidden` is the height of V and U, 128 in the publication. No biases, as in the equation.
 

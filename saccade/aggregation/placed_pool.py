@@ -10,16 +10,21 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from saccade.aggregation.aggregator import Aggregator
 from saccade.aggregation.pool import Max, Mean
 from saccade.aggregation.position_encoding import Encoding, Positions
 from saccade.extraction import Grid
+from saccade.registry import register
 from saccade.selection import Selection
 
 POOLS = {"mean": Mean, "max": Max}
 
 
-class Placed(nn.Module):
+@register("aggregation", "placed")
+class Placed(nn.Module, Aggregator):
     """Slots B K D → B D."""
+
+    needs_cells = True
 
     def __init__(
         self,
@@ -31,8 +36,6 @@ class Placed(nn.Module):
         encoding: Encoding = "sines",
     ):
         super().__init__()
-        if pool not in POOLS:  # from a recipe it comes unchecked
-            raise ValueError(f"pool is {pool!r}, expected one of {', '.join(POOLS)}")
         self.positions = Positions(cells, width, encoding=encoding)
         self.think = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, width), nn.ReLU())
         self.pool = POOLS[pool](width)
@@ -46,7 +49,6 @@ class Placed(nn.Module):
         """What each slot shows and where."""
         return self.think(features + self.positions(selection, grid.shape))
 
-    @staticmethod
-    def weigh(slot: Float[Tensor, "*shape D"]) -> Float[Tensor, "*shape"]:
-        """How much a slot counts, in log units, where `mixture_loss` asks each alone: its first feature."""
-        return slot[..., 0]
+    def weigh(self, alone: Float[Tensor, "B K D"]) -> Float[Tensor, "B K"]:
+        """What a patch shows and where may matter beside its score: by its first feature."""
+        return alone[..., 0]

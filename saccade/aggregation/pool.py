@@ -1,32 +1,27 @@
-"""features → pooled without parameters: mean, max, and concatenation over the K slots.
-
-What an aggregation makes of a slot `alone`, as if the image had no other, is asked by the mixture loss.
-"""
+"""features → pooled without parameters: mean, max, and concatenation over the K slots."""
 
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.extraction import Candidates
-from saccade.selection import Selection
+from saccade.aggregation.aggregator import Aggregator
+from saccade.registry import register
+from saccade.selection import Candidates, Selection
 
 
-class Pool(nn.Module):
-    """What gives back a slot that is alone as it is."""
+class Pool(nn.Module, Aggregator):
+    """What gives as many numbers as it gets for a slot."""
 
     def __init__(self, width: int):
         super().__init__()
         self.width = width
 
-    def alone(
-        self, features: Float[Tensor, "B K D"], selection: Selection, grid: Candidates | None
-    ) -> Float[Tensor, "B K D"]:
-        """Each slot as if there were no other."""
-        return features
 
-
+@register("aggregation", "mean")
 class Mean(Pool):
     """The mean over slots; where each counts for its `share`, as in attention sampling, Σ_k share_k features_k."""
+
+    means_samples = True
 
     def forward(
         self, features: Float[Tensor, "B K D"], selection: Selection, grid: Candidates | None
@@ -37,6 +32,7 @@ class Mean(Pool):
         return (selection.share[..., None] * features).sum(dim=1).to(features.dtype)
 
 
+@register("aggregation", "max")
 class Max(Pool):
     """The largest value of each feature over slots."""
 
@@ -47,8 +43,12 @@ class Max(Pool):
         return features.amax(dim=1)
 
 
-class Concat(nn.Module):
+@register("aggregation", "concat")
+class Concat(nn.Module, Aggregator):
     """All slots one after the other, in index order, as in NTS-Net."""
+
+    needs_order = True
+    answers_alone = False
 
     def __init__(self, width: int, *, slots: int):
         super().__init__()

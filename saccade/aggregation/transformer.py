@@ -13,13 +13,18 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from saccade.aggregation.aggregator import Aggregator
 from saccade.aggregation.position_encoding import Encoding, Positions
 from saccade.extraction import Grid
+from saccade.registry import register
 from saccade.selection import Selection
 
 
-class Transformer(nn.Module):
+@register("aggregation", "transformer")
+class Transformer(nn.Module, Aggregator):
     """Slots B K D → B `dim`."""
+
+    needs_cells = True
 
     def __init__(
         self,

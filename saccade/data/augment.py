@@ -6,22 +6,21 @@
 | billiard | shift by ±50 px                                                     | nothing                    |
 | cub      | random crop of 448², flip with p = 0.5                              | center crop of 448²        |
 
-CUB's images come resized to 600² by the data set (`data.resize`). Pixels come in [0, 1] and stay there: the paper's
-[−1, 1] is what a backbone with mean and s.d. 0.5 makes of them itself. Boxes are left alone: they only measure where a
-model looks, and that is measured on images that were not augmented.
+CUB's images come resized to 600², and in evaluation their center is cut out, by the model's `Preparation`. Pixels come
+in [0, 1] and stay there: the paper's [−1, 1] is what a backbone with mean and s.d. 0.5 makes of them itself. Boxes are
+left alone: they only measure where a model looks, and that is measured on images that were not augmented.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 from torchvision.transforms import v2
 
-from saccade.config import build
 from saccade.images.regions import cut_regions
+from saccade.registry import build, register
 
 # torchvision's v2 draws once per call and so does the same to every image of a batch. Here every image has a draw of
 # its own; v2 does what is not random (Resize, CenterCrop, Normalize) and joins the steps (Compose).
@@ -145,61 +144,51 @@ class Flip(nn.Module):
         return flip(image, probability=self.probability, generator=self.generator)
 
 
-class Augmentation(NamedTuple):
-    """What happens to a batch before the model sees it."""
-
-    training: nn.Module
-    evaluation: nn.Identity | v2.CenterCrop
-
-
-def shift_and_light(max_px: int, generator: Generator | None = None) -> Augmentation:
-    """Traffic's: translation and color; nothing in evaluation."""
-    steps = [Translate(max_px, generator=generator), JitterColor(generator=generator)]
-    return Augmentation(v2.Compose(steps), nn.Identity())
-
-
-def shift(max_px: int, generator: Generator | None = None) -> Augmentation:
-    """Billiard's: translation alone; nothing in evaluation."""
-    return Augmentation(Translate(max_px, generator=generator), nn.Identity())
-
-
-def crop_and_flip(generator: Generator | None = None, *, crop: Sequence[int] = (448, 448)) -> Augmentation:
-    """CUB's: a crop of `crop` (height, width) pixels from anywhere, flipped or not; from the center in evaluation."""
-    size = (crop[0], crop[1])
-    training = v2.Compose([Crop(size, generator=generator), Flip(generator=generator)])
-    return Augmentation(training, v2.CenterCrop(size))
-
-
-def center_corner(whole: tuple[int, int], part: tuple[int, int]) -> tuple[int, int]:
-    """Left and top pixel of the `part` (height, width) that evaluation takes from the center of the `whole`.
-
-    >>> center_corner((600, 600), (448, 448))
-    (76, 76)
-    """
-    return round((whole[1] - part[1]) / 2), round((whole[0] - part[0]) / 2)
-
-
-def no_augmentation(generator: Generator | None = None) -> Augmentation:
+@register("augmentation", "none")
+def no_augmentation() -> nn.Module:
     """Images as they are."""
-    return Augmentation(nn.Identity(), nn.Identity())
+    return nn.Identity()
 
 
-# The paper's by data set, and those one gives options to.
-AUGMENTATIONS: dict[str, Callable[..., Augmentation]] = {
-    "none": no_augmentation,
-    "shift": shift,
-    "shift_and_light": shift_and_light,
-    "traffic": partial(shift_and_light, 100),
-    "billiard": partial(shift, 50),
-    "cub": crop_and_flip,
-}
+@register("augmentation", "shift")
+def shift(max_px: int, *, generator: Generator | None = None) -> nn.Module:
+    """Translation alone."""
+    return Translate(max_px, generator=generator)
 
 
-def build_augmentation(spec: Mapping[str, Any]) -> Augmentation:
+@register("augmentation", "shift_and_light")
+def shift_and_light(max_px: int, *, generator: Generator | None = None) -> nn.Module:
+    """Translation and color."""
+    return v2.Compose([Translate(max_px, generator=generator), JitterColor(generator=generator)])
+
+
+@register("augmentation", "traffic")
+def traffic(*, generator: Generator | None = None) -> nn.Module:
+    """The paper's for traffic signs."""
+    return shift_and_light(100, generator=generator)
+
+
+@register("augmentation", "billiard")
+def billiard(*, generator: Generator | None = None) -> nn.Module:
+    """The paper's for billiard tables."""
+    return shift(50, generator=generator)
+
+
+@register("augmentation", "cub")
+def crop_and_flip(*, crop: tuple[int, int] | None, generator: Generator | None = None) -> nn.Module:
+    """The paper's for birds: a crop of `crop` (height, width) pixels from anywhere, flipped or not."""
+    if crop is None:
+        raise ValueError("the augmentation cub crops: say how large with model.preparation.crop, such as [448, 448]")
+    return v2.Compose([Crop(crop, generator=generator), Flip(generator=generator)])
+
+
+def build_augmentation(spec: Mapping[str, Any], *, crop: tuple[int, int] | None = None) -> nn.Module:
     """What a recipe names, a name and its options; drawn from torch's own generator, which training seeds every step.
+
+    crop: that of the model's preparation, for those that take their part from anywhere instead of the center.
 
     >>> build_augmentation({"name": "shift", "pixels": 13})
     Traceback (most recent call last):
     ValueError: augmentation 'shift' has no option 'pixels': it takes max_px
     """
-    return build("augmentation", AUGMENTATIONS, spec, generator=None)
+    return build("augmentation", spec, crop=crop, generator=None)

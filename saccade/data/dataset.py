@@ -9,8 +9,8 @@ Pixels travel as bytes, which are a quarter of the floats to copy between proces
 order, which is how decoders give them and what convolutions and extraction like best. `unit_range` makes floats of them
 on the device that trains.
 
-With `stream` nothing is decoded here: a sample holds a source, a batch `Sources`, and the model reads their views and
-the regions it asks for. So slides and tiled pyramids that are too large to decode can be trained on.
+With `preparation.stream` nothing is decoded here: a sample holds a source, a batch `Sources`, and the model reads their
+views and the regions it asks for. So slides and tiled pyramids that are too large to decode can be trained on.
 
 A file that cannot be read stops the run with its name. With `skip_bad` every file is decoded once beforehand, and the
 bad ones are logged and left out: so the number of samples is known, and the same in every epoch and process.
@@ -37,6 +37,7 @@ from saccade.images import ImageSource, Sources, open_image
 from saccade.images.decode import MAX_PIXELS, BadImage, read_pixels
 from saccade.images.file import FileImage
 from saccade.images.image_source import Opened
+from saccade.preparation import Preparation
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ class Batch(NamedTuple):
 class ImageDataset(Dataset[Sample]):
     """The images of `records`, usually of one split; `records.records[i]` is sample i, `bad` what was left out.
 
+    Images are resized, or streamed, as the model's `preparation` says; its crop is left to whoever calls the model.
+
     cache_gb: keep samples in memory, pixels up to this many GB, instead of decoding their files again in every round. A
               process that reads ahead for a DataLoader keeps its own. Further samples, and streamed ones, are not kept.
 
@@ -65,25 +68,20 @@ class ImageDataset(Dataset[Sample]):
         self,
         records: Records,
         *,
-        resize: tuple[int, int] | None = None,
+        preparation: Preparation | None = None,
         skip_bad: bool = False,
-        max_pixels: int = MAX_PIXELS,
-        stream: bool = False,
         cache_gb: float = 0.0,
     ):
-        if stream and (resize or skip_bad):
+        self.preparation = preparation or Preparation()
+        if self.preparation.stream and skip_bad:
             raise DataError(
-                "data.resize and data.skip_bad decode whole images, and data.stream reads parts of them: leave out one "
-                "or the other"
+                "data.skip_bad decodes whole images, and preparation.stream reads parts of them: leave out one or the "
+                "other"
             )
-        if resize and min(resize) < 1:
-            raise DataError(f"resize is {resize}: expected a height and a width of at least one pixel")
-        self.records, self.bad = _leave_out_bad(records, max_pixels) if skip_bad else (records, [])
+        self.max_pixels = self.preparation.max_pixels or MAX_PIXELS
+        self.records, self.bad = _leave_out_bad(records, self.max_pixels) if skip_bad else (records, [])
         if not self.records.records:
             raise DataError(f"{records.root}: no images to read; is the split empty, or every file in it bad?")
-        self.resize = resize
-        self.max_pixels = max_pixels
-        self.stream = stream
         self.cache = SampleCache(cache_gb)
         self._class_number = {label: number for number, label in enumerate(records.classes)}
 
@@ -91,7 +89,7 @@ class ImageDataset(Dataset[Sample]):
         return len(self.records.records)
 
     def __getitem__(self, index: int) -> Sample:
-        if self.stream:
+        if self.preparation.stream:
             return self._open(index)
         return self.cache.get(index) or self.cache.keep(self._read(index))
 
@@ -104,7 +102,7 @@ class ImageDataset(Dataset[Sample]):
     def _read(self, index: int) -> Sample:
         record = self.records.records[index]
         image = _as_bytes(read_pixels(record.image, max_pixels=self.max_pixels))
-        size = self.resize or (image.shape[-2], image.shape[-1])
+        size = self.preparation.shown_size((image.shape[-2], image.shape[-1]))
         boxes = _place_boxes(record, (image.shape[-2], image.shape[-1]), size)
         if image.shape[-2:] != size:
             image = F.interpolate(image[None], size=size, mode="bilinear", antialias=True, align_corners=False)[0]

@@ -1,16 +1,18 @@
 """What a model says of each image, one row per image: the one table behind every number, plot and warning."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor, distributed, nn
+from jaxtyping import Float, Int
+from torch import Tensor, distributed
 
-from saccade.data.augment import center_corner
 from saccade.data.dataset import Batch, unit_range
 from saccade.evaluation.looking import HIT, best_overlap, mutual_overlap
 from saccade.images import Sources
+from saccade.output import Output
+from saccade.preparation import center_corner
+from saccade.system import System
 
 
 class Predictions(NamedTuple):
@@ -49,21 +51,21 @@ def _fill_up(centers: Float[Tensor, "n K 2"], slots: int) -> Float[Tensor, "n sl
 
 
 @torch.no_grad()
-def predict_batch(model: nn.Module, batch: Batch, prepare: Callable[[Tensor], Tensor] | None = None) -> Predictions:
+def predict_batch(model: System, batch: Batch) -> Predictions:
     """What `model` says of a batch; images of different sizes are looked at without their padding.
 
-    So an answer does not depend on which other images happened to be in the batch. `prepare` is what an augmentation
-    does in evaluation: nothing, or a crop of the center. Where the model looked is told in the image as it came.
+    So an answer does not depend on which other images happened to be in the batch. Where the model looked is told in
+    the image as it came, not in the center that its preparation cuts out.
     """
+    preparation = model.config.preparation
     parts = []
     for height, width in batch.size.unique(dim=0).tolist():
         rows = (batch.size == batch.size.new_tensor([height, width])).all(dim=1).nonzero().flatten()
         # Sources of a batch are all of one size.
         image = batch.image if isinstance(batch.image, Sources) else batch.image[rows, :, :height, :width]
-        seen: Any = unit_range(image)
-        seen = prepare(seen) if prepare else seen
-        output: Any = model(seen)
-        if hasattr(output, "boxes"):
+        seen: Any = preparation.see(unit_range(image))
+        output: Output = model(seen)
+        if output.boxes is not None:
             corner = center_corner((height, width), (seen.shape[-2], seen.shape[-1]))
             output = output._replace(boxes=output.boxes + output.boxes.new_tensor(corner * 2))
         boxes = [batch.boxes[row] for row in rows.tolist()]
@@ -71,33 +73,24 @@ def predict_batch(model: nn.Module, batch: Batch, prepare: Callable[[Tensor], Te
     return join(parts)
 
 
-def _rows(index: Tensor, label: Tensor, output: Any, boxes: Sequence[Tensor], size: tuple[int, int]) -> Predictions:
+def _rows(index: Tensor, label: Tensor, output: Output, boxes: Sequence[Tensor], size: tuple[int, int]) -> Predictions:
     logits = output.logits.float()
     unknown = torch.full_like(logits[:, 0], torch.nan)
-    if not hasattr(output, "boxes"):
+    if output.boxes is None:
         nowhere = logits.new_zeros(len(logits), 0, 2)
         return Predictions(index, label, logits, unknown, unknown, unknown, unknown, nowhere)
-    used = _used(output)
+    used = output.used
     looked = [chosen[mine] for chosen, mine in zip(output.boxes, used, strict=True)]
     overlaps = [best_overlap(chosen, drawn.to(chosen)) for chosen, drawn in zip(looked, boxes, strict=True)]
     hit = torch.stack([(overlap >= HIT).float().mean() for overlap in overlaps])  # the mean of nothing is NaN
     overlap = torch.stack([overlap.mean() for overlap in overlaps])
-    raw_scores = getattr(output, "raw_scores", None)
-    entropy = unknown if raw_scores is None else _relative_entropy(raw_scores.float())
+    entropy = unknown if output.raw_scores is None else _relative_entropy(output.raw_scores.float())
     centers = (output.boxes[..., :2] + output.boxes[..., 2:]) / (2 * output.boxes.new_tensor([size[1], size[0]]))
-    if raw_scores is not None and output.boxes.shape[1] == raw_scores.shape[1]:
-        # All candidates are no choice.
+    if not output.chooses:
         return Predictions(index, label, logits, hit, overlap, unknown, entropy, centers[:, :0])
     mutual = torch.stack([mutual_overlap(chosen) for chosen in looked])
     centers = centers.masked_fill(~used[..., None], torch.nan)
     return Predictions(index, label, logits, hit, overlap, mutual, entropy, centers)
-
-
-def _used(output: Any) -> Bool[Tensor, "B S"]:
-    """Which of the boxes were looked at: of a soft selection not those that only fill up the batch."""
-    if hasattr(output, "selection"):
-        return output.selection.used
-    return torch.ones(output.boxes.shape[:2], dtype=torch.bool, device=output.boxes.device)
 
 
 def _relative_entropy(raw_scores: Float[Tensor, "B N"]) -> Float[Tensor, " B"]:

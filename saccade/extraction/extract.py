@@ -5,43 +5,26 @@ again instead of storing them: ∂weight[k, s] = ⟨∂X̃_k, patch_s⟩ needs t
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from einops import rearrange
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from saccade.extraction.grid import GEOMETRIES, Grid, make_grid
 from saccade.extraction.receptive_field import ReceptiveField
 from saccade.images import Sources
+from saccade.selection.candidates import Readable
 from saccade.selection.selection import Selection
 
 # Bytes of patches in flight: a CPU mixes them while they are in its cache; an accelerator wants large launches.
 CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 256 * 2**20}
 
 
-@runtime_checkable
-class Candidates(Protocol):
-    """Whatever N candidates are: a `Grid`, or anchors of many sizes, all read at the size `patch`."""
-
-    @property
-    def patch(self) -> tuple[int, int]:
-        """Height and width of what `read` gives."""
-        ...
-
-    def boxes(self, index: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape 4"]:
-        """Left, top, right, bottom in image pixels."""
-        ...
-
-    def read(self, image: Float[Tensor, "B C H W"] | Sources, index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
-        """The pixels of each candidate, differentiable with respect to the image."""
-        ...
-
-
 def extract(
-    image: Float[Tensor, "B C H W"] | Sources, selection: Selection, candidates: Candidates
+    image: Float[Tensor, "B C H W"] | Sources, selection: Selection, candidates: Readable
 ) -> Float[Tensor, "B K C P Q"]:
     """The K patches of every image: read as they are if the selection is hard, mixed by its weights if it is soft.
 
@@ -101,7 +84,7 @@ class Extraction(nn.Module):
         )
 
     def forward(
-        self, image: Float[Tensor, "B C H W"] | Sources, selection: Selection, candidates: Candidates
+        self, image: Float[Tensor, "B C H W"] | Sources, selection: Selection, candidates: Readable
     ) -> Float[Tensor, "B K C P Q"]:
         """The K patches of every image."""
         return extract(image, selection, candidates)
@@ -111,7 +94,7 @@ class _Mix(torch.autograd.Function):
     """Image by image, so that a chunk of patches and the slots it goes into stay in a processor's cache together."""
 
     @staticmethod
-    def forward(ctx, image: Tensor | Sources, weight: Tensor, index: Tensor, candidates: Candidates) -> Tensor:
+    def forward(ctx, image: Tensor | Sources, weight: Tensor, index: Tensor, candidates: Readable) -> Tensor:
         pixels, ctx.sources = (None, image) if isinstance(image, Sources) else (image, None)
         ctx.save_for_backward(pixels, weight, index)
         ctx.candidates = candidates
@@ -163,7 +146,7 @@ def _flatten(patches: Tensor, image: Tensor | Sources) -> Tensor:
     return rearrange(patches, f"b s c p q -> b s ({_memory_order(image)})")
 
 
-def _chunks(columns: Tensor, image: Tensor | Sources, candidates: Candidates) -> tuple[Tensor, ...]:
+def _chunks(columns: Tensor, image: Tensor | Sources, candidates: Readable) -> tuple[Tensor, ...]:
     patch_bytes = image.shape[1] * candidates.patch[0] * candidates.patch[1] * image.dtype.itemsize
     budget = CHUNK_BYTES.get(image.device.type, CHUNK_BYTES["cuda"])
     return columns.split(max(1, budget // patch_bytes))

@@ -40,6 +40,20 @@ class Grid(NamedTuple):
         """N."""
         return self.top_px.shape[0] * self.left_px.shape[0]
 
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        """Left, top, right and bottom of the cells that the scores belong to: candidates' centers lie in their middles.
+
+        >>> Grid(torch.tensor([0]), torch.tensor([-5, 15, 35]), (40, 30)).extent  # centers at 10, 30, 50
+        (0.0, 0.0, 60.0, 40.0)
+        """
+        (left, right), (top, bottom) = _span(self.left_px, self.patch[1]), _span(self.top_px, self.patch[0])
+        return left, top, right, bottom
+
+    def chart(self, scores: Float[Tensor, " N"]) -> Float[Tensor, "rows cols"]:
+        """The scores as a map to look at."""
+        return scores.reshape(self.shape)
+
     def left_top_px(self, index: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape 2"]:
         """Upper left corner of each candidate; may lie outside the image."""
         cols = self.left_px.shape[0]
@@ -65,6 +79,13 @@ class Grid(NamedTuple):
     def read(self, image: Float[Tensor, "B C H W"] | Sources, index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
         """The pixels of each candidate, zero outside the image."""
         return cut_regions(image, self.left_top_px(index), self.patch)
+
+
+def _span(corners: Int[Tensor, " cells"], patch_px: int) -> tuple[float, float]:
+    first, last = float(corners[0]) + patch_px / 2, float(corners[-1]) + patch_px / 2
+    # A single cell says nothing of its width; its patch does.
+    cell = (last - first) / (len(corners) - 1) if len(corners) > 1 else patch_px
+    return first - cell / 2, last + cell / 2
 
 
 def aligned_corners(image_px: int, view_px: int, patch_px: int, field: ReceptiveField) -> Int[Tensor, " cells"]:

@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from saccade.registry import register
+
 
 class _Block(nn.Module):
     """Two 3×3 convolutions after batch norm and ReLU, halving the resolution; 1×1 convolution as shortcut."""
@@ -36,6 +38,7 @@ class _Block(nn.Module):
         return short + self.conv2(F.relu(self.norm2(self.conv1(active))))
 
 
+@register("features", "thin")
 class ThinResNet(nn.Module):
     """Patches n C P P → features n D with D the last of `widths`, one for the stem and one for each block.
 
@@ -60,8 +63,6 @@ class ThinResNet(nn.Module):
             )
         if stem_stride < 1:
             raise ValueError(f"stem_stride is {stem_stride}, expected 1 or more")
-        if pool not in ("mean", "max"):
-            raise ValueError(f"pool is {pool!r}, expected mean or max")
         kernel = 2 * stem_stride + 1
         self.stem = nn.Conv2d(channels, widths[0], kernel, stride=stem_stride, padding=stem_stride, bias=False)
         self.blocks = nn.Sequential(*(_Block(before, after) for before, after in pairwise(widths)))
@@ -77,6 +78,7 @@ class ThinResNet(nn.Module):
         return F.normalize(features, dim=1) if self.l2_normalize else features
 
 
+@register("features", "ats")
 class ATSNet(ThinResNet):
     """Three blocks of `width` filters and a mean pool."""
 

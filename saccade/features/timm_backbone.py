@@ -11,7 +11,10 @@ from safetensors import SafetensorError
 from timm.data.config import resolve_model_data_config
 from torch import Tensor, nn
 
+from saccade.registry import register
 
+
+@register("features", "backbone")
 class Backbone(nn.Module):
     """`timm.create_model(model)` without its classifier; patches come in [0, 1] and are normalized as it expects.
 

@@ -11,8 +11,9 @@ from jaxtyping import Int
 from torch import Tensor
 from torchvision.transforms.v2 import CenterCrop
 
-from saccade.data.augment import build_augmentation, center_corner
+from saccade.data.augment import build_augmentation
 from saccade.images.decode import MAX_PIXELS
+from saccade.preparation import center_corner
 from saccade.runs import find_model_folder
 from saccade.training.recipe import load_recipe
 

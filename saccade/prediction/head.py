@@ -3,7 +3,10 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from saccade.registry import register
 
+
+@register("prediction", "mlp")
 class MLPHead(nn.Sequential):
     """Linear(D → D), SiLU, Linear(D → L): the head of the paper's released models."""
 
@@ -11,6 +14,7 @@ class MLPHead(nn.Sequential):
         super().__init__(nn.Linear(width, width), nn.SiLU(), nn.Linear(width, num_classes))
 
 
+@register("prediction", "linear")
 class LinearHead(nn.Linear):
     """Linear(D → L): the head of the paper's CNN baselines and of NTS-Net."""
 

@@ -2,8 +2,6 @@
 
 from saccade.scorer.backbone_scorer import BackboneScorer
 from saccade.scorer.conv_scorer import ConvScorer
-from saccade.scorer.scored import Scored, attend
+from saccade.scorer.scored import Scored, Scorer, attend
 
-SCORERS = {"conv": ConvScorer, "backbone": BackboneScorer}
-
-__all__ = ["SCORERS", "BackboneScorer", "ConvScorer", "Scored", "attend"]
+__all__ = ["BackboneScorer", "ConvScorer", "Scored", "Scorer", "attend"]

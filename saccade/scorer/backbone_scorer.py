@@ -18,11 +18,13 @@ from torch import Tensor, nn
 from saccade.extraction.receptive_field import ReceptiveField
 from saccade.features.timm_backbone import Backbone
 from saccade.module_modes import do_weights_follow, evaluating
+from saccade.registry import register
 from saccade.scorer.scored import Scored
 
 DRAWS = 6  # random views: more do not move the center by a tenth of a pixel
 
 
+@register("scorer", "backbone")
 class BackboneScorer(nn.Module):
     """The stages of `model` until it sees the view `stride` times smaller; one cell of that is one candidate.
 

@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from torchvision.ops import SqueezeExcitation
 
 from saccade.extraction.receptive_field import receptive_field
+from saccade.registry import register
 from saccade.scorer.scored import Scored
 from saccade.scorer.tiled_scoring import LARGE_VIEW_PX, score_in_tiles
 
 
+@register("scorer", "conv")
 class ConvScorer(nn.Module):
     """Convolutions of `widths` channels, a last one to a single channel, and a max-pool of `pool` pixels.
 

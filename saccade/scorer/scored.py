@@ -1,10 +1,12 @@
-"""What a scorer says: a score for every candidate and, where it can, what it saw there."""
+"""What a scorer offers, and what it says: a score for every candidate and, where it can, what it saw there."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from saccade.extraction import ReceptiveField
 
 
 class Scored(NamedTuple):
@@ -12,6 +14,22 @@ class Scored(NamedTuple):
 
     scores: Float[Tensor, "B N"]
     evidence: Float[Tensor, "B N E"]
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """view B C h w → `Scored`.
+
+    width: of the evidence.
+    field: which part of the view a score is of.
+    """
+
+    width: int
+    field: ReceptiveField
+
+    def __call__(self, view: Float[Tensor, "B C h w"]) -> Scored:
+        """One score per cell, row by row, and what was seen there."""
+        ...
 
 
 def attend(raw_scores: Float[Tensor, "B N"], evidence: Float[Tensor, "B N E"]) -> Float[Tensor, "B E"]:

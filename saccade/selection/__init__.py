@@ -1,32 +1,21 @@
 """scores → Selection."""
 
 from saccade.selection.attention_sampling import AttentionSampling, attention_sampling, attention_topk
+from saccade.selection.candidates import Candidates
 from saccade.selection.diverse import DiverseTopK, diverse_topk, hard_diverse_topk
 from saccade.selection.gumbel import GumbelTopK, gumbel_topk
 from saccade.selection.hard import Exhaustive, HardTopK, RandomTopK, exhaustive, hard_topk, random_topk
 from saccade.selection.normalize import ignore_outside, linear_decay, normalize_scores
 from saccade.selection.perturbed import PerturbedTopK, perturbed_topk
 from saccade.selection.selection import Selection
+from saccade.selection.selector import Selector
 from saccade.selection.sinkhorn import SinkhornTopK, sinkhorn_topk
 from saccade.selection.softsort import SoftSortTopK, softsort_topk
 from saccade.selection.straight_through import StraightThroughTopK, straight_through_topk
 
-SELECTIONS = {
-    "perturbed": PerturbedTopK,
-    "hard": HardTopK,
-    "random": RandomTopK,
-    "exhaustive": Exhaustive,
-    "ats": AttentionSampling,
-    "sinkhorn": SinkhornTopK,
-    "gumbel": GumbelTopK,
-    "straight_through": StraightThroughTopK,
-    "softsort": SoftSortTopK,
-    "diverse": DiverseTopK,
-}
-
 __all__ = [
-    "SELECTIONS",
     "AttentionSampling",
+    "Candidates",
     "DiverseTopK",
     "Exhaustive",
     "GumbelTopK",
@@ -34,6 +23,7 @@ __all__ = [
     "PerturbedTopK",
     "RandomTopK",
     "Selection",
+    "Selector",
     "SinkhornTopK",
     "SoftSortTopK",
     "StraightThroughTopK",

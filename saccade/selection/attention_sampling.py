@@ -21,15 +21,16 @@ gradient's length for K = 2 and by 60% for K = 3. Where the best features have t
 267% and 344% and points backwards (cosine −0.94 and −0.99): it flattens the attention.
 """
 
-from typing import Any
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from saccade.registry import register
+from saccade.selection.candidates import Candidates
 from saccade.selection.normalize import inside_of
 from saccade.selection.refusals import check_k, check_scores
 from saccade.selection.selection import Selection, identity_selection
+from saccade.selection.selector import Selector
 
 # As in the released code: rarely drawn candidates would otherwise divide by next to nothing.
 SMOOTHING = 1e-4
@@ -139,15 +140,15 @@ def _check_smoothing(smoothing: float) -> None:
         )
 
 
-class AttentionSampling(nn.Module):
+@register("selection", "ats")
+class AttentionSampling(nn.Module, Selector):
     """`attention_sampling` in training, `attention_topk` in evaluation (ATS itself draws there too).
 
     replacement: draw independently instead of without replacement.
     smoothing:   how much of the attention is uniform.
     """
 
-    aggregations = ("mean",)
-    why_not = "its samples estimate the mean of the features under the attention, and nothing else"
+    samples_mean = True
 
     def __init__(self, k: int, *, replacement: bool = False, smoothing: float = SMOOTHING):
         super().__init__()
@@ -161,7 +162,7 @@ class AttentionSampling(nn.Module):
         """Raw scores from the lowest on, which a softmax does not see: scaled to [0, 1] it could not become sharp."""
         return scores - scores.detach().amin(dim=1, keepdim=True)
 
-    def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
+    def forward(self, scores: Float[Tensor, "B N"], grid: Candidates | None = None) -> Selection:
         """Draw in training mode, take the most probable in evaluation mode."""
         inside = inside_of(grid)  # padding is not to be drawn even by the smoothing, however low its scores are
         if not self.training:

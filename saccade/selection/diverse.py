@@ -6,19 +6,22 @@ smoothing makes the expectation of any function of the scores differentiable; `d
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from saccade.registry import register
+from saccade.selection.candidates import Candidates
 from saccade.selection.diverse_estimators import GRADIENTS
 from saccade.selection.draws import Draws, find_support, noise_chunks
 from saccade.selection.estimators import Perturbation, mean_selection
 from saccade.selection.noise import NOISES, draw_seed
-from saccade.selection.normalize import OUT_OF_REACH, inside_of, normalize_scores, put_out_of_reach, scale_gradient
+from saccade.selection.normalize import OUT_OF_REACH, inside_of, put_out_of_reach, scale_gradient
 from saccade.selection.refusals import check_draws, check_k, check_scores
 from saccade.selection.selection import Selection, identity_selection, zero_gradient
+from saccade.selection.selector import Selector
 from saccade.selection.support import uncompiled
 from saccade.selection.suppression import (
     LeaveOneOut,
@@ -157,13 +160,12 @@ def _check_overlap(max_overlap: float) -> None:
         raise ValueError(f"max_overlap is {max_overlap}, expected an IoU from 0 (no common pixel) to 1 (no matter)")
 
 
-class DiverseTopK(nn.Module):
+@register("selection", "diverse")
+class DiverseTopK(nn.Module, Selector):
     """`diverse_topk` in training, `hard_diverse_topk` in evaluation.
 
     `sigma` may be changed between steps: see `linear_decay`. `gradient_per_sigma` is that of `PerturbedTopK`.
     """
-
-    normalize = staticmethod(normalize_scores)
 
     def __init__(
         self,
@@ -185,7 +187,7 @@ class DiverseTopK(nn.Module):
         self.gradient: GradientName = gradient
         self.gradient_per_sigma = gradient_per_sigma
 
-    def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
+    def forward(self, scores: Float[Tensor, "B N"], grid: Candidates | None = None) -> Selection:
         """Select softly in training mode, hard in evaluation mode; `grid` (`Candidates`) says where candidates lie."""
         if grid is None:
             raise ValueError("no grid: to keep patches apart it must know where candidates lie; pass a Grid or Anchors")

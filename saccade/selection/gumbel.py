@@ -11,18 +11,19 @@ the mean hard selection it is biased.
 """
 
 import math
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from saccade.registry import register
+from saccade.selection.candidates import Candidates
 from saccade.selection.hard import hard_topk
 from saccade.selection.noise import NOISES, draw_seed
-from saccade.selection.normalize import normalize_scores
 from saccade.selection.refusals import check_k, check_scores, check_sigma
 from saccade.selection.selection import Selection, zero_gradient
-from saccade.selection.support import ANY_ORDER, SCORE_ORDER, check_temperature, reach, uncompiled, within
+from saccade.selection.selector import Selector
+from saccade.selection.support import check_temperature, reach, uncompiled, within
 
 
 @uncompiled
@@ -94,15 +95,14 @@ def _check_options(sigma: float, temperature: float) -> None:
     check_temperature(temperature)
 
 
-class GumbelTopK(nn.Module):
+@register("selection", "gumbel")
+class GumbelTopK(nn.Module, Selector):
     """`gumbel_topk` in training, `hard_topk` in evaluation.
 
     `sigma` may be changed between steps: see `linear_decay`.
     """
 
-    normalize = staticmethod(normalize_scores)
-    aggregations = ANY_ORDER
-    why_not = SCORE_ORDER
+    score_order = True
 
     def __init__(self, k: int, *, sigma: float = 0.05, temperature: float = 0.5):
         super().__init__()
@@ -111,7 +111,7 @@ class GumbelTopK(nn.Module):
         self.sigma = sigma
         self.temperature = temperature
 
-    def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
+    def forward(self, scores: Float[Tensor, "B N"], grid: Candidates | None = None) -> Selection:
         """Select softly in training mode, hard in evaluation mode."""
         if not self.training:
             return hard_topk(scores, self.k)

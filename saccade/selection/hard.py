@@ -4,15 +4,16 @@ None of these has a gradient to the scores: the paper uses `hard_topk` at infere
 scorer must beat, and `exhaustive` is how the paper casts the vision transformer and multiple-instance learning.
 """
 
-from typing import Any
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from saccade.selection.normalize import inside_of, normalize_scores
+from saccade.registry import register
+from saccade.selection.candidates import Candidates
+from saccade.selection.normalize import inside_of
 from saccade.selection.refusals import check_k, check_scores
 from saccade.selection.selection import Selection, identity_selection
+from saccade.selection.selector import Selector
 
 
 def hard_topk(scores: Float[Tensor, "B N"], k: int) -> Selection:
@@ -61,46 +62,45 @@ def exhaustive(scores: Float[Tensor, "B N"]) -> Selection:
     return identity_selection(torch.arange(n, device=scores.device).expand(batch, n), scores.dtype)
 
 
-class HardTopK(nn.Module):
+@register("selection", "hard")
+class HardTopK(nn.Module, Selector):
     """`hard_topk` in training and in inference: the scorer gets no gradient."""
-
-    normalize = staticmethod(normalize_scores)
 
     def __init__(self, k: int):
         super().__init__()
         self.k = k
 
-    def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
+    def forward(self, scores: Float[Tensor, "B N"], grid: Candidates | None = None) -> Selection:
         """Select the K highest scores."""
         return hard_topk(scores, self.k)
 
 
-class RandomTopK(nn.Module):
+@register("selection", "random")
+class RandomTopK(nn.Module, Selector):
     """`random_topk`: a new draw at every call, in training and in inference."""
 
-    normalize = staticmethod(normalize_scores)
+    repeatable = False
 
     def __init__(self, k: int):
         super().__init__()
         self.k = k
 
-    def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
+    def forward(self, scores: Float[Tensor, "B N"], grid: Candidates | None = None) -> Selection:
         """Select K candidates at random, none of which `grid` knows to lie in padding."""
         return random_topk(scores, self.k, inside=inside_of(grid))
 
 
-class Exhaustive(nn.Module):
+@register("selection", "exhaustive")
+class Exhaustive(nn.Module, Selector):
     """`exhaustive` as a stage: as many slots as the model's grid has candidates."""
 
-    normalize = staticmethod(normalize_scores)
-
-    def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
+    def forward(self, scores: Float[Tensor, "B N"], grid: Candidates | None = None) -> Selection:
         """Select every candidate."""
         inside = inside_of(grid)
         # A graph has no values to look at.
         if inside is not None and not torch.compiler.is_compiling() and not inside.all():
             raise ValueError(
                 "exhaustive selection would look at the padding of a batch of images of different sizes: give all of "
-                "them one size with data.resize"
+                "them one size with model.preparation.resize"
             )
         return exhaustive(scores)

@@ -5,11 +5,12 @@ and "we linearly decay σ to zero during training".
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+from saccade.selection.candidates import Candidates
 
 EPSILON = 1e-5
 
@@ -60,15 +61,15 @@ def put_out_of_reach(
     if not bool(inside.any(dim=1).all()):
         raise ValueError(
             "an image is so much smaller than the others of its batch that no candidate is centered in it: leave it "
-            "out, or give all images one size with data.resize"
+            "out, or give all images one size with preparation.resize"
         )
     lowest = scores.detach().masked_fill(~inside, torch.inf).amin(dim=1, keepdim=True)
     return torch.where(inside, scores, lowest - margin)
 
 
-def inside_of(grid: Any) -> Bool[Tensor, "B N"] | None:
-    """Which candidates of `grid` lie in the picture and not in its padding; None if all do, or if it does not say."""
-    return getattr(grid, "inside", None)
+def inside_of(grid: Candidates | None) -> Bool[Tensor, "B N"] | None:
+    """Which candidates of `grid` lie in the picture and not in its padding; None if all do, or if nobody says."""
+    return None if grid is None else grid.inside
 
 
 def linear_decay(sigma: float, *, step: int, total_steps: int) -> float:

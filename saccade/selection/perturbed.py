@@ -4,19 +4,22 @@ Y_σ = E_Z[ argmax_{Y ∈ C} ⟨Y, (s + σZ) 1ᵀ⟩ ], where C makes the argmax
 slots in index order. The expectation is a mean over `num_samples` draws; `gradients` says how it is differentiated.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from saccade.registry import register
+from saccade.selection.candidates import Candidates
 from saccade.selection.draws import Draws, draw_topk, find_support, near_the_top
 from saccade.selection.estimators import GRADIENTS, Perturbation, mean_selection
 from saccade.selection.hard import hard_topk
 from saccade.selection.noise import NOISES, Noise, draw_seed
-from saccade.selection.normalize import normalize_scores, scale_gradient
+from saccade.selection.normalize import scale_gradient
 from saccade.selection.refusals import check_draws, check_k, check_name, check_scores
 from saccade.selection.selection import Selection, zero_gradient
+from saccade.selection.selector import Selector
 from saccade.selection.support import uncompiled
 
 # Weights (B·K·S) of one call: 128 MB of float32. It only binds where a hundred thousand candidates or more are all
@@ -110,15 +113,14 @@ def _check_options(sigma: float, num_samples: int, gradient: str, noise: str) ->
     check_name("noise", noise, NOISES)
 
 
-class PerturbedTopK(nn.Module):
+@register("selection", "perturbed")
+class PerturbedTopK(nn.Module, Selector):
     """`perturbed_topk` in training; in evaluation `hard_topk` if `discrete`, else the same soft selection.
 
     sigma:            may be changed between steps: see `linear_decay`.
     gradient_per_sigma: the scores get the gradient with respect to scores / σ, that is σ times the true one, which
                       grows with 1/σ and would drown every other gradient of the scorer.
     """
-
-    normalize = staticmethod(normalize_scores)
 
     def __init__(
         self,
@@ -141,7 +143,7 @@ class PerturbedTopK(nn.Module):
         self.gradient_per_sigma = gradient_per_sigma
         self.discrete = discrete
 
-    def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
+    def forward(self, scores: Float[Tensor, "B N"], grid: Candidates | None = None) -> Selection:
         """Select softly in training mode, and in evaluation mode as `discrete` says."""
         if self.discrete and not self.training:
             return hard_topk(scores, self.k)

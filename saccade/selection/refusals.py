@@ -1,7 +1,6 @@
 """What every selector refuses, in one voice."""
 
 from collections.abc import Collection
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,13 +54,3 @@ def check_draws(sigma: float, num_samples: int, gradient: str, gradients: Collec
     least = 2 if gradient == "score" else 1
     if num_samples < least:
         raise ValueError(f"num_samples is {num_samples}, expected at least {least} with the {gradient} gradient")
-
-
-def check_together(selection: Any, name: str, aggregation: str, known: Collection[str]) -> None:
-    """An aggregation must mean something for the slots of a selection; `name` and `aggregation` are as configured."""
-    understood = [each for each in known if each in getattr(selection, "aggregations", known)]
-    if aggregation not in understood:
-        raise ValueError(
-            f"the selection {name} does not go with the aggregation {aggregation}: {selection.why_not}; use "
-            f"{' or '.join(understood)}"
-        )

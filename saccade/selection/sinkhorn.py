@@ -19,7 +19,7 @@ Gradient. Differentiating "column j sums to N ν_j" gives the change of u, again
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -27,12 +27,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from saccade.registry import register
+from saccade.selection.candidates import Candidates
 from saccade.selection.hard import hard_topk
-from saccade.selection.normalize import normalize_scores
 from saccade.selection.refusals import check_k, check_name, check_scores
 from saccade.selection.selection import Selection
+from saccade.selection.selector import Selector
 from saccade.selection.sinkhorn_released import released_sinkhorn_topk
-from saccade.selection.support import ANY_ORDER, SCORE_ORDER, highest, reach, uncompiled
+from saccade.selection.support import highest, reach, uncompiled
 
 # Keeps κ regular where a slot is all but hard. There P_ij (j − Σ_l l P_il) is as small as κ, so what it takes away from
 # the gradient is about RIDGE / ε.
@@ -157,7 +159,8 @@ Solver = Literal["newton", "released"]
 SOLVERS: dict[Solver, Callable[..., Selection]] = {"newton": sinkhorn_topk, "released": released_sinkhorn_topk}
 
 
-class SinkhornTopK(nn.Module):
+@register("selection", "sinkhorn")
+class SinkhornTopK(nn.Module, Selector):
     """`sinkhorn_topk` in training; in evaluation `hard_topk` if `discrete`, else the same soft selection.
 
     With `discrete`, slots are in score order in training and in index order in evaluation.
@@ -165,8 +168,6 @@ class SinkhornTopK(nn.Module):
     solver:     newton solves the plan; released is what the paper's authors released, plain iterations that end early.
     iterations: at most so many with newton, exactly so many with released.
     """
-
-    normalize = staticmethod(normalize_scores)
 
     def __init__(
         self,
@@ -185,11 +186,9 @@ class SinkhornTopK(nn.Module):
         self.epsilon = epsilon
         self.iterations = iterations
         self.discrete = discrete
-        if discrete:
-            self.aggregations = ANY_ORDER
-            self.why_not = SCORE_ORDER
+        self.score_order = discrete
 
-    def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
+    def forward(self, scores: Float[Tensor, "B N"], grid: Candidates | None = None) -> Selection:
         """Select softly in training mode, and in evaluation mode as `discrete` says."""
         if self.discrete and not self.training:
             return hard_topk(scores, self.k)

@@ -5,17 +5,17 @@ one K×N table, no iteration. The gradient is exact, but for the relaxation: at 
 candidates above the j-th, and inference looks at single candidates.
 """
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from saccade.registry import register
+from saccade.selection.candidates import Candidates
 from saccade.selection.hard import hard_topk
-from saccade.selection.normalize import normalize_scores
 from saccade.selection.refusals import check_k, check_scores
 from saccade.selection.selection import Selection
-from saccade.selection.support import ANY_ORDER, SCORE_ORDER, check_temperature, reach, uncompiled, within
+from saccade.selection.selector import Selector
+from saccade.selection.support import check_temperature, reach, uncompiled, within
 
 
 @uncompiled
@@ -43,12 +43,11 @@ def softsort_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: float = 
         return Selection(index, (-distance / temperature).softmax(dim=2))
 
 
-class SoftSortTopK(nn.Module):
+@register("selection", "softsort")
+class SoftSortTopK(nn.Module, Selector):
     """`softsort_topk` in training, `hard_topk` in evaluation."""
 
-    normalize = staticmethod(normalize_scores)
-    aggregations = ANY_ORDER
-    why_not = SCORE_ORDER
+    score_order = True
 
     def __init__(self, k: int, *, temperature: float = 0.01):
         super().__init__()
@@ -56,7 +55,7 @@ class SoftSortTopK(nn.Module):
         self.k = k
         self.temperature = temperature
 
-    def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
+    def forward(self, scores: Float[Tensor, "B N"], grid: Candidates | None = None) -> Selection:
         """Select softly in training mode, hard in evaluation mode."""
         if not self.training:
             return hard_topk(scores, self.k)

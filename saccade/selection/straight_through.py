@@ -11,16 +11,16 @@ would shift, and uses the loss's slope at the chosen patch where a swap is a jum
 training sees the same sharp patches as inference.
 """
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from saccade.registry import register
+from saccade.selection.candidates import Candidates
 from saccade.selection.hard import hard_topk
-from saccade.selection.normalize import normalize_scores
 from saccade.selection.refusals import check_k, check_scores
 from saccade.selection.selection import Selection
+from saccade.selection.selector import Selector
 from saccade.selection.support import check_temperature, reach, uncompiled, within
 
 
@@ -51,10 +51,9 @@ def straight_through_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: 
         return Selection(index, own.to(soft.dtype) + (soft - soft.detach()))
 
 
-class StraightThroughTopK(nn.Module):
+@register("selection", "straight_through")
+class StraightThroughTopK(nn.Module, Selector):
     """`straight_through_topk` in training, `hard_topk` in evaluation: the same patches."""
-
-    normalize = staticmethod(normalize_scores)
 
     def __init__(self, k: int, *, temperature: float = 0.01):
         super().__init__()
@@ -62,7 +61,7 @@ class StraightThroughTopK(nn.Module):
         self.k = k
         self.temperature = temperature
 
-    def forward(self, scores: Float[Tensor, "B N"], grid: Any = None) -> Selection:
+    def forward(self, scores: Float[Tensor, "B N"], grid: Candidates | None = None) -> Selection:
         """Select the K highest scores, in training mode with a gradient."""
         if not self.training:
             return hard_topk(scores, self.k)

@@ -18,8 +18,6 @@ Selector = TypeVar("Selector", bound=Callable)
 NEGLIGIBLE = 1e-9
 
 # Why such a selector does not go with an aggregation that tells the slots apart.
-SCORE_ORDER = "its slots are in score order in training and in index order at inference"
-ANY_ORDER = ("mean", "max", "placed", "transformer", "attention")
 
 
 def uncompiled(selector: Selector) -> Selector:

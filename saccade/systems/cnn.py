@@ -4,24 +4,17 @@ At view scale 1 this is the paper's plain CNN, with `positions` its "concat. pos
 lost when a large image is made small.
 """
 
-from typing import NamedTuple
-
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from saccade.config import ModelConfig, build, build_one, refuse_options
-from saccade.features import build_features
+from saccade.config import ModelConfig
 from saccade.images import Sources, View, view_size
-from saccade.prediction import HEADS
-from saccade.system import System
+from saccade.output import Output
+from saccade.registry import build, build_one, register
+from saccade.system import System, build_features, refuse_options
 
 
-class CNNOutput(NamedTuple):
-    """What the network says."""
-
-    logits: Float[Tensor, "B L"]
-
-
+@register("system", "cnn")
 class CNN(System):
     """The stages view, features and prediction of `config`; it has no others.
 
@@ -31,16 +24,18 @@ class CNN(System):
     torch.Size([2, 4])
     """
 
+    configured = ("view", "features", "prediction")
+    exports_sizes = True
+
     def __init__(self, config: ModelConfig):
-        super().__init__()
+        super().__init__(config)
         refuse_options(config)
-        self.config = config
         self.view = build_one("view", View, config.view)
         size = view_size(config.image_size, self.view.scale)
         self.features = build_features(config, size)
-        self.prediction = build("prediction", HEADS, config.prediction, self.features.width, config.num_classes)
+        self.prediction = build("prediction", config.prediction, self.features.width, config.num_classes)
 
-    def forward(self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None) -> CNNOutput:
+    def forward(self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None) -> Output:
         """Logits of each image; `size` tells the positions, if there are any, where each picture ends."""
         self.check_images(image)
-        return CNNOutput(self.prediction(self.features(self.view(self.with_positions(image, size)))))
+        return Output(self.prediction(self.features(self.view(self.with_positions(image, size)))))

@@ -21,37 +21,22 @@ choose. The running statistics it uses are those of patches that were kept.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from einops import einsum, rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from saccade.config import ModelConfig, build, build_one, refuse_glance
+from saccade.config import ModelConfig
 from saccade.extraction import Extraction, Grid
-from saccade.features import build_features
 from saccade.images import Sources
 from saccade.module_modes import evaluating
-from saccade.prediction import HEADS
-from saccade.selection import Selection, hard_topk, ignore_outside, normalize_scores
+from saccade.options import make
+from saccade.output import Output
+from saccade.registry import build, build_one, register
+from saccade.selection import hard_topk, ignore_outside, normalize_scores
 from saccade.selection.normalize import OUT_OF_REACH
-from saccade.system import System
-
-
-class IPSOutput(NamedTuple):
-    """What the model says and where it looked.
-
-    raw_scores are the query's logits of all patches, before any softmax, so those of different chunks can be compared;
-    scores are the same in [0, 1]. Neither has a gradient. boxes are left, top, right, bottom in image pixels of the M
-    kept patches, those in `selection.index`.
-    """
-
-    logits: Float[Tensor, "B L"]
-    raw_scores: Float[Tensor, "B N"]
-    scores: Float[Tensor, "B N"]
-    selection: Selection
-    boxes: Int[Tensor, "B M 4"]
+from saccade.system import System, refuse_glance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +68,12 @@ class IPSOptions:
             raise ValueError(f"options.dim is {self.dim}, expected a multiple of options.heads, {self.heads}")
 
 
+@register("system", "ips")
 class IPS(System):
     """The stages features and prediction of `config`, the patch size of its extraction, and its `options`.
+
+    Its raw scores are the query's logits of all patches, before any softmax, so those of different chunks can be
+    compared; they have no gradient.
 
     >>> config = ModelConfig(system="ips", num_classes=4, image_size=(300, 400), options={"memory": 5})
     >>> output = IPS(config).eval()(torch.rand(2, 3, 300, 400))
@@ -92,13 +81,20 @@ class IPS(System):
     (torch.Size([2, 12]), torch.Size([2, 5, 4]))
     """
 
+    configured = ("extraction", "features", "prediction")
+
     def __init__(self, config: ModelConfig):
-        super().__init__()
-        self.config = config
-        self.options: IPSOptions = build_one("the system ips", IPSOptions, config.options)
+        super().__init__(config)
+        self.options: IPSOptions = make("the system ips", IPSOptions, config.options)
         self.extraction = build_one("extraction", Extraction, config.extraction)
         refuse_glance(config)
-        self.features = build_features(config, self.extraction.patch)
+        self.features = build(
+            "features",
+            config.features,
+            config.input_channels,
+            patch=self.extraction.patch,
+            image_channels=config.channels,
+        )
         if self.options.encode_positions and self.features.width % 4:
             raise ValueError(f"features are {self.features.width} wide, expected a multiple of 4 to encode positions")
         self.attention = QueryAttention(
@@ -108,9 +104,9 @@ class IPS(System):
             hidden=self.options.hidden,
             dropout=self.options.dropout,
         )
-        self.prediction = build("prediction", HEADS, config.prediction, self.options.dim, config.num_classes)
+        self.prediction = build("prediction", config.prediction, self.options.dim, config.num_classes)
 
-    def forward(self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None) -> IPSOutput:
+    def forward(self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None) -> Output:
         """Logits of each image; with `size`, patches centered on the padding beyond it play no part."""
         self.check_images(image)
         image, grid = self.with_positions(image, size), self.grid(image.shape[-2:], image.device)
@@ -122,7 +118,7 @@ class IPS(System):
         if size is not None:
             outside = ~grid.centered_in(size).gather(1, selection.index)
         pooled = self.attention(self.encode(image, selection.index, grid), outside)  # B E
-        return IPSOutput(self.prediction(pooled), raw_scores, scores, selection, grid.boxes(selection.index))
+        return Output(self.prediction(pooled), raw_scores, scores, selection, grid.boxes(selection.index), grid)
 
     @torch.no_grad()
     def search(self, image: Float[Tensor, "B C H W"] | Sources, grid: Grid) -> Float[Tensor, "B N"]:

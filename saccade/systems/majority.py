@@ -4,23 +4,18 @@ Cross-entropy over the training images, −Σ_y n_y log softmax(b)_y, is smalles
 probabilities become the classes' frequencies, and the answer is the majority class.
 """
 
-from typing import NamedTuple
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from saccade.config import ModelConfig, refuse_options
+from saccade.config import ModelConfig
 from saccade.images import Sources
-from saccade.system import System
+from saccade.output import Output
+from saccade.registry import register
+from saccade.system import System, refuse_options
 
 
-class MajorityOutput(NamedTuple):
-    """The same for every image."""
-
-    logits: Float[Tensor, "B L"]
-
-
+@register("system", "majority")
 class Majority(System):
     """None of the stages of `config`, only its number of classes.
 
@@ -29,14 +24,13 @@ class Majority(System):
     tensor([0.5000, 0.5000], grad_fn=<SelectBackward0>)
     """
 
+    why_not_export = "it does not look at the image"
+
     def __init__(self, config: ModelConfig):
-        super().__init__()
+        super().__init__(config)
         refuse_options(config)
-        self.config = config
         self.bias = nn.Parameter(torch.zeros(config.num_classes))
 
-    def forward(
-        self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None
-    ) -> MajorityOutput:
+    def forward(self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None) -> Output:
         """The learned bias, once for each image."""
-        return MajorityOutput(self.bias.repeat(len(image), 1))
+        return Output(self.bias.repeat(len(image), 1))

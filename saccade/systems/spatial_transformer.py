@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -18,14 +18,14 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from saccade.aggregation import AGGREGATIONS
-from saccade.config import ModelConfig, build, build_one, refuse_glance
+from saccade.config import ModelConfig
 from saccade.extraction import Extraction
-from saccade.features import build_features
 from saccade.images import View
-from saccade.prediction import HEADS
+from saccade.options import make
+from saccade.output import Output
+from saccade.registry import build, build_one, register
 from saccade.selection.selection import identity_selection
-from saccade.system import System
+from saccade.system import System, refuse_glance
 from saccade.systems.glimpses import FREE, Transforms, glimpses, make_transforms
 
 
@@ -86,13 +86,6 @@ class Localization(nn.Module):
         return self.start + self.gain * away.unflatten(1, self.start.shape)
 
 
-class SpatialOutput(NamedTuple):
-    """What the model says, and boxes around the K glimpses: left, top, right, bottom in image pixels."""
-
-    logits: Float[Tensor, "B L"]
-    boxes: Int[Tensor, "B K 4"]
-
-
 @dataclass(frozen=True, kw_only=True)
 class SpatialOptions:
     """`config.options` of the system.
@@ -103,20 +96,19 @@ class SpatialOptions:
     """
 
     k: int = 4
-    free: str = "translation"
+    free: Literal["translation", "scale", "affine"] = "translation"
     widths: Sequence[int] = (16, 32, 64)
     cells: int = 6
     hidden: int = 128
     gain: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.free not in FREE:
-            raise ValueError(f"options.free is {self.free!r}, expected one of {', '.join(FREE)}")
         for name in ("k", "cells", "hidden"):
             if getattr(self, name) < 1:
                 raise ValueError(f"options.{name} is {getattr(self, name)}, expected at least 1")
 
 
+@register("system", "spatial")
 class SpatialTransformer(System):
     """The stages view, features, aggregation and prediction of `config`, the patch size of its extraction, `options`.
 
@@ -128,10 +120,11 @@ class SpatialTransformer(System):
 
     takes_sources = False  # a glimpse may be of any size and lie between pixels
 
+    configured = ("view", "extraction", "features", "aggregation", "prediction")
+
     def __init__(self, config: ModelConfig):
-        super().__init__()
-        self.config = config
-        options: SpatialOptions = build_one("the system spatial", SpatialOptions, config.options)
+        super().__init__(config)
+        options: SpatialOptions = make("the system spatial", SpatialOptions, config.options)
         self.k, self.free = options.k, options.free
         self.view = build_one("view", View, config.view)
         self.extraction = build_one("extraction", Extraction, config.extraction)
@@ -145,17 +138,25 @@ class SpatialTransformer(System):
             hidden=options.hidden,
             gain=options.gain,
         )
-        self.features = build_features(config, self.extraction.patch)
-        if (name := config.aggregation.get("name")) in ("transformer", "placed"):
+        self.features = build(
+            "features",
+            config.features,
+            config.input_channels,
+            patch=self.extraction.patch,
+            image_channels=config.channels,
+        )
+        # Glimpses lie anywhere, and a part that needs cells is refused below.
+        self.aggregation = build(
+            "aggregation", config.aggregation, self.features.width, slots=self.k, cells=(1, self.k)
+        )
+        if self.aggregation.needs_cells:
             raise ValueError(
-                f"the system spatial does not go with the aggregation {name}: that one knows a position for each cell "
-                "of a grid, and glimpses lie anywhere; use mean, max, concat or attention"
+                f"the system spatial does not go with the aggregation {config.aggregation['name']}: that one knows a "
+                "position for each cell of a grid, and glimpses lie anywhere; use mean, max, concat or attention"
             )
-        width = self.features.width
-        self.aggregation = build("aggregation", AGGREGATIONS, config.aggregation, width, slots=self.k)
-        self.prediction = build("prediction", HEADS, config.prediction, self.aggregation.width, config.num_classes)
+        self.prediction = build("prediction", config.prediction, self.aggregation.width, config.num_classes)
 
-    def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> SpatialOutput:
+    def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> Output:
         """Logits of each image; `size` tells the positions, if there are any, where each picture ends."""
         self.check_images(image)
         image = self.with_positions(image, size)
@@ -166,7 +167,7 @@ class SpatialTransformer(System):
         # Each glimpse is a candidate of its own, and there are no others.
         every = torch.arange(self.k, device=image.device).expand(len(image), -1)
         pooled = self.aggregation(features, identity_selection(every, features.dtype), None)
-        return SpatialOutput(self.prediction(pooled), transforms.boxes(self.extraction.patch))
+        return Output(self.prediction(pooled), boxes=transforms.boxes(self.extraction.patch))
 
     def localize(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> Transforms:
         """Where the K glimpses of each image are; their centers lie within it, not in its padding."""

@@ -20,7 +20,7 @@ from saccade.data.dataset import ImageDataset, collate, collate_sources
 from saccade.data.generate import make
 from saccade.data.loading import load
 from saccade.data.records import DataError, Records
-from saccade.images.decode import MAX_PIXELS
+from saccade.preparation import Preparation
 from saccade.training.recipe import DataOptions, Recipe
 
 
@@ -49,16 +49,14 @@ def with_validation(records: Records) -> Records:
     return records._replace(records=together, notes=(*records.notes, note))
 
 
-def open_split(records: Records, split: str, data: DataOptions) -> ImageDataset:
+def open_split(records: Records, split: str, data: DataOptions, preparation: Preparation) -> ImageDataset:
     """The images of one split as the recipe wants them."""
     if not records.split(split).records:
         raise DataError(f"{records.root}: no images in the split {split!r}; there are {_splits(records)}")
     return ImageDataset(
         records.split(split),
-        resize=data.resize,
+        preparation=preparation,
         skip_bad=data.skip_bad,
-        max_pixels=data.max_pixels or MAX_PIXELS,
-        stream=data.stream,
         cache_gb=data.cache_gb if split == "train" else 0.0,  # others are read far less often
     )
 
@@ -181,7 +179,7 @@ def _reading(recipe: Recipe) -> dict[str, Any]:
         "num_workers": workers,
         "persistent_workers": workers > 0,
         "worker_init_fn": _stand_apart if workers else None,
-        "collate_fn": partial(collate_sources, scale=scale) if recipe.data.stream else padded,
+        "collate_fn": partial(collate_sources, scale=scale) if recipe.model.preparation.stream else padded,
         "pin_memory": recipe.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available(),
     }
 

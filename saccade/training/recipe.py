@@ -27,25 +27,19 @@ class DataOptions:
         path: a folder with one folder per class, a .csv or .tsv table, a published set, or an archive of one
         generate: make the data at `path` first: the generator's name and its options
         options: options of a published set's loader, such as the task of billiard
-        resize: height and width every image is resized to; without it each keeps its size
         augmentation: what training images go through: a name and its options
         workers: processes that read images ahead (default: half of the cores)
         cache_gb: keep decoded training images in memory, up to this many GB in each process that reads
         skip_bad: leave out files that cannot be read instead of stopping there
-        max_pixels: refuse larger images (default: 300 million)
-        stream: read only the view and the patches of an image, for slides and tiled pyramids too large to decode
     """
 
     path: str | None = None
     generate: dict[str, Any] | None = None
     options: dict[str, str] = field(default_factory=dict)
-    resize: tuple[int, int] | None = None
     augmentation: dict[str, Any] = field(default_factory=lambda: {"name": "none"})
     workers: int | None = None
     cache_gb: float = 0.0
     skip_bad: bool = False
-    max_pixels: int | None = None
-    stream: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,6 +123,7 @@ class Recipe:
         steps: training steps after the warm-up
         batch: images per step, over all processes together
         seed: of everything that is random
+        imports: modules in which parts of one's own register themselves
         validate_every: steps between two validations, each with a checkpoint (default: a twentieth of the steps)
         best_by: the validation number by which the best model is kept
         final: train on the validation images too and keep the last model, once everything is chosen
@@ -158,6 +153,7 @@ class Recipe:
     best_by: Literal["accuracy", "balanced_accuracy", "average_precision", "loss"] = "accuracy"
     final: bool = False
     seed: int = 0
+    imports: tuple[str, ...] = ()
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     accelerator: str = "auto"
     devices: int = 1

@@ -23,8 +23,7 @@ from rich.console import Console
 
 from saccade.building import build_model, load_model
 from saccade.config import ModelConfig
-from saccade.data.augment import build_augmentation
-from saccade.data.dataset import ImageDataset, batch_of_one, unit_range
+from saccade.data.dataset import ImageDataset, batch_of_one
 from saccade.data.loading import load_as_given, source_name
 from saccade.data.records import UNSPLIT, DataError, Records
 from saccade.evaluation import wilson_interval
@@ -80,7 +79,11 @@ def make_task(recipe: Recipe) -> Task:
     """The data of a run and its model before the first step: the same weights for the same seed."""
     lightning.seed_everything(recipe.seed, verbose=False)
     records = open_records(recipe.data, seed=recipe.seed)
-    data = {split: open_split(records, split, recipe.data) for split, n in records.counts().items() if any(n.values())}
+    data = {
+        split: open_split(records, split, recipe.data, recipe.model.preparation)
+        for split, n in records.counts().items()
+        if any(n.values())
+    }
     for split in data.keys() - {"train"}:
         if len(data[split]) < (processes := recipe.devices * recipe.nodes):
             raise DataError(
@@ -88,7 +91,7 @@ def make_task(recipe: Recipe) -> Task:
                 "nodes), which need one each: train with fewer --devices"
             )
     if recipe.final:
-        data["train"] = open_split(with_validation(records), "train", recipe.data)
+        data["train"] = open_split(with_validation(records), "train", recipe.data, recipe.model.preparation)
     return Task(build_model(model_config(recipe, records, data["train"])), recipe, data)
 
 
@@ -113,10 +116,13 @@ def _show_report(folder: Path, console: Console) -> None:
 
 def model_config(recipe: Recipe, records: Records, dataset: ImageDataset) -> ModelConfig:
     """The recipe's stages, for these classes and images of the size of the first, as it is evaluated."""
-    augmentation = build_augmentation(recipe.data.augmentation)
-    height, width = augmentation.evaluation(unit_range(batch_of_one(dataset[0].image))).shape[-2:]
+    image = batch_of_one(dataset[0].image)
     return ModelConfig(
-        **vars(recipe.model), num_classes=len(records.classes), image_size=(height, width), classes=records.classes
+        **vars(recipe.model),
+        num_classes=len(records.classes),
+        image_size=recipe.model.preparation.seen_size((image.shape[-2], image.shape[-1])),
+        classes=records.classes,
+        imports=recipe.imports,
     )
 
 

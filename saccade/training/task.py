@@ -17,7 +17,6 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from saccade.config import check_options
 from saccade.data.augment import build_augmentation
 from saccade.data.dataset import Batch, ImageDataset, unit_range
 from saccade.evaluation import Predictions, gather, measure, predict_batch
@@ -25,6 +24,7 @@ from saccade.extraction import Grid
 from saccade.images import Sources
 from saccade.model import PatchSelectionModel
 from saccade.module_modes import evaluating
+from saccade.options import check_options, read_options
 from saccade.selection import Selection, linear_decay
 from saccade.system import System
 from saccade.training.batches import evaluation_loader, training_loader
@@ -43,7 +43,8 @@ class Task(lightning.LightningModule):
         super().__init__()
         self.model: Any = model.to(memory_format=torch.channels_last)
         self.recipe, self.data = recipe, data
-        check_options("the loss", self.model.loss, recipe.loss, elsewhere=("output", "label", "class_weight"))
+        coefficients = [each for each in read_options(self.model.loss) if each.name.endswith(("coefficient", "margin"))]
+        check_options("the loss", coefficients, recipe.loss)
         if (recipe.warm_up.steps or recipe.guide.share) and not isinstance(model, PatchSelectionModel):
             raise ValueError(
                 f"the system {model.config.system} has no scorer of the view to warm up or to guide: set "
@@ -51,9 +52,9 @@ class Task(lightning.LightningModule):
             )
         if recipe.guide.share and not hasattr(self.model.selection, "k"):
             raise ValueError("all patches are selected, there is nothing to guide: set guide.share to 0")
-        if recipe.data.stream:
+        if recipe.model.preparation.stream:
             _check_streaming(recipe)
-        self.augmentation = build_augmentation(recipe.data.augmentation)
+        self.augmentation = build_augmentation(recipe.data.augmentation, crop=recipe.model.preparation.crop)
         self.full_sigma: float | None = getattr(getattr(model, "selection", None), "sigma", None)
         self.predictions: Predictions | None = None
         self.measures: dict[str, float] = {}
@@ -96,12 +97,12 @@ class Task(lightning.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
         """Loss and accuracy of a batch."""
-        image = self.augmentation.training(unit_range(batch.image))  # a tensor, or sources that are read in parts
+        image = self.augmentation(unit_range(batch.image))  # a tensor, or sources that are read in parts
         padded = bool((batch.size != batch.size.new_tensor(batch.image.shape[-2:])).any())
         if padded and image.shape != batch.image.shape:
             raise ValueError(
                 "the augmentation crops, and images of different sizes are padded to the largest of a batch: give all "
-                "of them one size with data.resize"
+                "of them one size with model.preparation.resize"
             )
         size = batch.size if padded else None
         if self.warming_up:
@@ -159,7 +160,7 @@ class Task(lightning.LightningModule):
         vitals = {names[group["name"]]: group["lr"] for group in optimizer.param_groups}
         if self.sigma is not None:
             vitals["sigma"] = self.sigma
-        if hasattr(self.model, "scorer"):
+        if self.model.scorer is not None:
             gradients = [p.grad for p in self.model.scorer.parameters() if p.grad is not None]
             vitals["scorer_gradient"] = float(torch.nn.utils.get_total_norm(gradients))
         return vitals
@@ -188,7 +189,7 @@ class Task(lightning.LightningModule):
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """What the model says of a batch, and how long it takes."""
         start = time.perf_counter()
-        part = predict_batch(self.model, batch, self.augmentation.evaluation)
+        part = predict_batch(self.model, batch)
         self._parts.append(Predictions(*(column.cpu() for column in part)))  # which waits for a GPU, too
         self.milliseconds.append(1000 * (time.perf_counter() - start) / len(batch.index))
 
@@ -229,10 +230,12 @@ class Task(lightning.LightningModule):
 
 def _check_streaming(recipe: Recipe) -> None:
     if (system := recipe.model.system) != "patch_selection":
-        raise ValueError(f"the system {system} needs whole images: set data.stream to false, or use patch_selection")
+        raise ValueError(
+            f"the system {system} needs whole images: set model.preparation.stream to false, or use patch_selection"
+        )
     if (name := recipe.data.augmentation["name"]) != "none":
         raise ValueError(
-            f"the augmentation {name} needs the pixels of whole images, and data.stream reads parts of them: set "
+            f"the augmentation {name} needs the pixels of whole images, and preparation.stream reads parts: set "
             "data.augmentation to {name: none}"
         )
 

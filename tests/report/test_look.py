@@ -27,7 +27,7 @@ def image() -> torch.Tensor:
 
 def test_a_look_is_what_the_model_says_of_itself(image):
     torch.manual_seed(0)
-    model = PatchSelectionModel(ModelConfig(**STAGES)).eval()
+    model = PatchSelectionModel.from_config(ModelConfig(**STAGES)).eval()
     look, probability = look_at(model, image, torch.tensor([[1, 2, 3, 4]]))
     with torch.no_grad():
         output = model(image[None] / 255)
@@ -40,7 +40,7 @@ def test_a_look_is_what_the_model_says_of_itself(image):
 
 
 def test_its_crops_are_the_pixels_inside_its_boxes(image):
-    look = look_at(PatchSelectionModel(ModelConfig(**STAGES)).eval(), image).look
+    look = look_at(PatchSelectionModel.from_config(ModelConfig(**STAGES)).eval(), image).look
     padded = np.pad(look.image, ((99, 99), (99, 99), (0, 0)))
     for (left, top, right, bottom), crop in zip(look.boxes, look.crops, strict=True):
         np.testing.assert_array_equal(crop, padded[top + 99 : bottom + 99, left + 99 : right + 99])
@@ -54,7 +54,9 @@ def test_a_network_without_patches_leaves_them_empty(image):
 
 
 def test_the_score_map_spans_the_cells_its_patches_are_centered_on():
-    model = PatchSelectionModel(ModelConfig(**STAGES | {"image_size": (64, 64), "extraction": {"patch": 20}}))
+    model = PatchSelectionModel.from_config(
+        ModelConfig(**STAGES | {"image_size": (64, 64), "extraction": {"patch": 20}})
+    )
     grid = model.grid((64, 64))
     left, top, right, bottom = extent(grid)
     rows, cols = grid.shape

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from saccade.extraction import Candidates
-from saccade.selection.normalize import inside_of, normalize_scores
+from saccade.selection import Candidates, Selector
+from saccade.selection.normalize import inside_of
 from saccade.selection.refusals import check_k, check_scores
 from saccade.selection.selection import Selection, identity_selection
 from saccade.selection.suppression import best_apart
@@ -36,13 +36,11 @@ def nms_topk(
     return best_apart(scores, k, boxes, max_overlap=iou, inside=inside)
 
 
-class NonMaximumTopK(nn.Module):
+class NonMaximumTopK(nn.Module, Selector):
     """`nms_topk`: `proposals` of them in training, to be ranked; the best `k` are looked at, and in evaluation are all.
 
     Slots come best first, not in index order: the part that a slot of NTS-Net's classifier sees is the k-th best.
     """
-
-    normalize = staticmethod(normalize_scores)
 
     def __init__(self, k: int = 4, *, proposals: int = 6, iou: float = 0.25):
         super().__init__()

@@ -15,10 +15,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.config import ModelConfig
+from saccade.output import Output
+from saccade.registry import register
 from saccade.systems.nts.nms import NonMaximumTopK
-from saccade.systems.nts.trunk import NTSOutput, Trunk, cross_entropies
+from saccade.systems.nts.trunk import Trunk, cross_entropies
 
 
+@register("system", "nts_net")
 class NTSNet(Trunk):
     """NTS-Net on any stride-32 backbone; options of the system: dropout.
 
@@ -31,22 +34,27 @@ class NTSNet(Trunk):
     torch.Size([1, 2, 4])
     """
 
+    why_not_export = "how many parts its suppression leaves is known only when it runs"
+
     def __init__(self, config: ModelConfig):
         super().__init__(config, {"nms": NonMaximumTopK})
 
     def loss(
         self,
-        output: NTSOutput,
+        output: Output,
         label: Int[Tensor, " B"],
         *,
         class_weight: Float[Tensor, " L"] | None = None,
         margin: float = 1.0,
     ) -> Float[Tensor, ""]:
         """Three cross-entropies and the ranking of the proposals."""
-        confidence = output.part_logits.log_softmax(dim=2)
+        part_logits = self.part_prediction(output.features)  # B M L
+        confidence = part_logits.log_softmax(dim=2)
         part_losses = -confidence.take_along_dim(label[:, None, None], dim=2)[..., 0]  # B M
+        assert output.raw_scores is not None
+        assert output.selection is not None
         proposed = output.raw_scores.gather(1, output.selection.index)  # B M
-        answers = output.logits, output.image_logits, output.part_logits
+        answers = output.logits, self.image_prediction(output.context), part_logits
         ranking = ranking_loss(proposed, part_losses, margin=margin)
         return cross_entropies(*answers, label, class_weight=class_weight) + ranking
 

@@ -13,12 +13,13 @@ NTS-Net's ranking does.
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from saccade.config import ModelConfig
+from saccade.output import Output
 from saccade.prediction import mixture_loss, score_entropy
-from saccade.selection import SELECTIONS
-from saccade.systems.nts.trunk import NTSOutput, Trunk, cross_entropies
+from saccade.registry import register
+from saccade.systems.nts.trunk import Trunk, cross_entropies
 
 
+@register("system", "nts_topk")
 class NTSTopK(Trunk):
     """NTS-Top-K on any stride-32 backbone, with any selection that fills K slots; options of the system: dropout.
 
@@ -32,12 +33,9 @@ class NTSTopK(Trunk):
     torch.Size([1, 2, 4])
     """
 
-    def __init__(self, config: ModelConfig):
-        super().__init__(config, SELECTIONS)
-
     def loss(
         self,
-        output: NTSOutput,
+        output: Output,
         label: Int[Tensor, " B"],
         *,
         class_weight: Float[Tensor, " L"] | None = None,
@@ -45,11 +43,14 @@ class NTSTopK(Trunk):
         mixture_coefficient: float = 0.0,
     ) -> Float[Tensor, ""]:
         """Three cross-entropies minus an entropy bonus, and `mixture_loss` of the parts on request."""
-        answers = output.logits, output.image_logits, output.part_logits
+        assert output.raw_scores is not None
+        assert output.selection is not None
+        part_logits = self.part_prediction(output.features)  # B K L
+        answers = output.logits, self.image_prediction(output.context), part_logits
         losses = cross_entropies(*answers, label, share=output.selection.share, class_weight=class_weight)
         loss = losses - entropy_coefficient * score_entropy(output.raw_scores)
         if mixture_coefficient:
             slot_scores = output.selection.detach().look_up(output.raw_scores)  # B K
-            mixture = mixture_loss(output.part_logits, slot_scores, label, class_weight=class_weight)
+            mixture = mixture_loss(part_logits, slot_scores, label, class_weight=class_weight)
             loss = loss + mixture_coefficient * mixture
         return loss

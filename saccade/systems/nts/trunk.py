@@ -8,7 +8,7 @@ At view scale 1 the whole image is seen at full resolution, as in the paper; bel
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,92 +16,60 @@ from einops import rearrange, repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from saccade import aggregation
-from saccade.config import ModelConfig, build, build_one
+from saccade.aggregation import Aggregator, Concat, Mean, check_together
+from saccade.config import ModelConfig
 from saccade.extraction.anchors import STEPS_PX, AnchorExtraction, Anchors
 from saccade.features import Backbone
 from saccade.images import View, view_size
+from saccade.options import make
+from saccade.output import Output
+from saccade.registry import build, build_one
 from saccade.scorer.proposals import ProposalScorer
-from saccade.selection import Selection, ignore_outside
-from saccade.selection.refusals import check_k, check_together
+from saccade.selection import Selector, ignore_outside
+from saccade.selection.refusals import check_k
 from saccade.system import System
-
-
-class Concat(nn.Module):
-    """[R_I, R_P1, …, R_PK]."""
-
-    def __init__(self, width: int, *, slots: int):
-        super().__init__()
-        self.width = width * (slots + 1)
-
-    def forward(
-        self, whole: Float[Tensor, "B D"], parts: Float[Tensor, "B K D"], selection: Selection
-    ) -> Float[Tensor, "B E"]:
-        """Join the image and its parts."""
-        return torch.cat([whole, rearrange(parts, "b k d -> b (k d)")], dim=1)
-
-
-class Mean(nn.Module):
-    """R_I + mean R_P, which keeps the classifier small."""
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.width = width
-        self.over_parts = aggregation.Mean(width)
-
-    def forward(
-        self, whole: Float[Tensor, "B D"], parts: Float[Tensor, "B K D"], selection: Selection
-    ) -> Float[Tensor, "B D"]:
-        """Join the image and its parts."""
-        return whole + self.over_parts(parts, selection, None)
-
 
 AGGREGATIONS = {"concat": Concat, "mean": Mean}
 
 
-class NTSOutput(NamedTuple):
-    """What the model says and where it looked: as `saccade.model.Output`, with the logits of the other two heads.
+class Trunk(System):
+    """Both systems but for their losses; `selections` are the selectors to choose from by name (None: all).
 
-    features and part_logits are of M slots: the K parts that are looked at, or all that NTS-Net proposes in training,
-    best first. boxes are left, top, right, bottom in image pixels of the candidates in `selection.index`; where those
-    are proposals, of the K that are looked at.
+    Slots are the K parts that are looked at, or all that NTS-Net proposes in training, best first; `context` is what
+    was seen of the whole image.
     """
 
-    logits: Float[Tensor, "B L"]
-    raw_scores: Float[Tensor, "B N"]
-    scores: Float[Tensor, "B N"]
-    selection: Selection
-    boxes: Int[Tensor, "B S 4"]
-    features: Float[Tensor, "B M D"]
-    image_logits: Float[Tensor, "B L"]
-    part_logits: Float[Tensor, "B M L"]
-
-
-class Trunk(System):
-    """Both systems but for their losses; `selections` are the selectors that can be chosen by name."""
-
+    configured = ("view", "features", "scorer", "selection", "extraction", "aggregation")
     takes_sources = False  # anchors of many sizes are read from the standardized image
+    view: View
+    features: Backbone
+    selection: Selector
+    extraction: AnchorExtraction
+    aggregation: Aggregator
 
-    def __init__(self, config: ModelConfig, selections: Mapping[str, Any]):
-        super().__init__()
-        self.config = config
+    def __init__(self, config: ModelConfig, selections: Mapping[str, Any] | None = None):
+        super().__init__(config)
         self.view = build_one("view", View, config.view)
         self.features = build(
-            "features", {"backbone": Backbone}, config.features, config.input_channels, image_channels=config.channels
+            "features",
+            config.features,
+            config.input_channels,
+            among={"backbone": Backbone},
+            image_channels=config.channels,
         )
-        self.scorer = build("scorer", {"proposals": ProposalScorer}, config.scorer, _map_width(self.features))
-        self.selection = build("selection", selections, config.selection)
+        width, classes = self.features.width, config.num_classes
+        self.scorer = build("scorer", config.scorer, _map_width(self.features), among={"proposals": ProposalScorer})
+        self.selection = build("selection", config.selection, among=selections)
         self.extraction = build_one("extraction", AnchorExtraction, config.extraction)
         slots = self._slots()
-        width, classes = self.features.width, config.num_classes
-        self.aggregation = build("aggregation", AGGREGATIONS, config.aggregation, width, slots=slots)
-        check_together(self.selection, config.selection["name"], config.aggregation["name"], AGGREGATIONS)
-        self.dropout = build_one(f"the system {config.system}", make_dropout, config.options)
-        self.prediction = nn.Linear(self.aggregation.width, classes)
+        self.aggregation = build("aggregation", config.aggregation, width, among=AGGREGATIONS, slots=slots)
+        check_together(self.selection, self.aggregation)
+        self.dropout = make(f"the system {config.system}", make_dropout, config.options)
+        self.prediction = nn.Linear(self.aggregation.width + self.aggregation.needs_order * width, classes)
         self.image_prediction = nn.Linear(width, classes)
         self.part_prediction = nn.Linear(width, classes)
 
-    def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> NTSOutput:
+    def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> Output:
         """Logits of each image; `size` is the height and width of each where the rest of its H×W is padding."""
         self.check_images(image)
         pixels, grid = self.standardize(image, size), self.grid(image.shape[-2:], image.device, size)
@@ -111,10 +79,11 @@ class Trunk(System):
         whole = self.dropout(self.features.net.forward_head(chart))  # B D
         parts = self.encode(self.extraction(pixels, selection, grid))  # B M D
         used = self.selection.k  # in training NTS-Net proposes more than it looks at
-        logits = self.prediction(self.aggregation(whole, parts[:, :used], selection))
+        pooled = self.aggregation(parts[:, :used], selection, grid)
+        joined = torch.cat([whole, pooled], dim=1) if self.aggregation.needs_order else whole + pooled
+        logits = self.prediction(joined)
         boxes = grid.boxes(selection.index[:, :used] if selection.hard else selection.index)
-        others = self.image_prediction(whole), self.part_prediction(parts)
-        return NTSOutput(logits, raw_scores, scores, selection, boxes, parts, *others)
+        return Output(logits, raw_scores, scores, selection, boxes, grid, features=parts, context=whole)
 
     def grid(
         self,
@@ -160,7 +129,7 @@ class Trunk(System):
         return self.dropout(rearrange(features, "(b k) d -> b k d", b=len(parts)))
 
     def _slots(self) -> int:
-        slots = getattr(self.selection, "k", None)
+        slots = self.selection.k
         if slots is None:
             raise ValueError(
                 f"the selection {self.config.selection['name']} takes all anchors: use one with an option k"

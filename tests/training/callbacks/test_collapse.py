@@ -186,7 +186,7 @@ class FakeTask(SimpleNamespace):
         )  # fmt: skip
         super().__init__(
             predictions=predictions,
-            model=PatchSelectionModel(config),
+            model=PatchSelectionModel.from_config(config),
             data={"val": SimpleNamespace(records=SimpleNamespace(classes=CLASSES))},
             warming_up=False,
             **{

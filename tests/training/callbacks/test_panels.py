@@ -46,7 +46,7 @@ def make_model(**changes):
         extraction={"patch": [20, 16]},
         features={"name": "ats", "width": 8},
     )
-    return PatchSelectionModel(replace(config, **changes))
+    return PatchSelectionModel.from_config(replace(config, **changes))
 
 
 def make_image(height=64, width=96):

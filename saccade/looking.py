@@ -1,0 +1,145 @@
+"""`Output`, and the image behind it → `Look`: where a model looked, in pixels of the file."""
+
+from typing import NamedTuple
+
+import numpy as np
+from einops import rearrange
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor
+
+from saccade.extraction import extract
+from saccade.extraction.anchors import resize_regions
+from saccade.images import ImageSource, Sources, cut_regions
+from saccade.output import Output
+from saccade.preparation import Preparation, Size
+from saccade.selection import Candidates, Selection, normalize_scores
+
+SHOWN_PX = 2000  # longest side of a picture as it is shown
+Edges = tuple[float, float, float, float]
+
+
+class Look(NamedTuple):
+    """Where a model looked in one image. Whatever it does not have is empty: a CNN has neither scores nor boxes.
+
+    size:       height and width of the image as it came; all places are in its pixels.
+    boxes:      left, top, right, bottom, right and bottom exclusive, best first. They may reach over the border, where
+                the model saw zeros.
+    box_scores: of each box, as the selection saw them; empty for a system that does not score places, and where crops
+                are blends of many boxes.
+    strength:   in [0, 1], how much of each box went into the crops.
+    scores:     in [0, 1], one per cell of a map that spans `extent` (left, top, right, bottom; perhaps a little beyond
+                the image).
+    crops:      what is in the boxes or, where slots are soft, in the slots.
+    picture:    the whole image, as large as it is ever shown.
+    truth:      boxes that somebody drew around the evidence.
+    """
+
+    size: Size
+    boxes: Int[np.ndarray, "S 4"] = np.zeros((0, 4), np.int64)
+    box_scores: Float[np.ndarray, " scored"] = np.zeros(0, np.float32)
+    strength: Float[np.ndarray, " S"] = np.zeros(0, np.float32)
+    scores: Float[np.ndarray, "rows cols"] = np.zeros((0, 0), np.float32)
+    extent: Edges = (0.0, 0.0, 0.0, 0.0)
+    crops: UInt8[np.ndarray, "K P Q 3"] = np.zeros((0, 1, 1, 3), np.uint8)
+    picture: UInt8[np.ndarray, "h w 3"] = np.zeros((0, 0, 3), np.uint8)
+    truth: Int[np.ndarray, "R 4"] = np.zeros((0, 4), np.int64)
+
+
+def look_at(
+    output: Output,
+    row: int = 0,
+    *,
+    size: Size,
+    preparation: Preparation | None = None,
+    seen: Float[Tensor, "B C H W"] | Sources | None = None,
+) -> Look:
+    """Where the model looked in image `row` of a batch: the places it chose, best first; none if it looks everywhere.
+
+    size:        of the image as it came, before `preparation`.
+    seen:        what the model saw of the batch; with it the look has crops.
+    """
+    preparation = preparation or Preparation()
+    if not output.chooses or output.boxes is None:
+        return Look(size)
+    order, box_scores = _best_first(output, row)
+    boxes = output.boxes[row, order]
+    chart, extent = _chart(output, row, preparation, size)
+    return Look(
+        size,
+        boxes=preparation.place_back(boxes.cpu().numpy(), size),
+        box_scores=box_scores,
+        strength=np.ones(len(boxes), np.float32),
+        scores=chart,
+        extent=extent,
+        crops=Look(size).crops if seen is None else _read_crops(seen[row : row + 1], boxes, output.grid),
+    )
+
+
+def look_at_slots(
+    output: Output,
+    row: int = 0,
+    *,
+    size: Size,
+    seen: Float[Tensor, "B C H W"] | Sources,
+    preparation: Preparation | None = None,
+) -> Look:
+    """As `look_at`, of the slots as they are in training: boxes are as strong as their weight, crops blends of them."""
+    preparation = preparation or Preparation()
+    if output.selection is None or output.boxes is None or output.grid is None or output.selection.hard:
+        return look_at(output, row, size=size, preparation=preparation, seen=seen)
+    selection = Selection(output.selection.index[row : row + 1], output.selection.weight[row : row + 1].detach())
+    used = selection.used[0]
+    chart, extent = _chart(output, row, preparation, size)
+    return Look(
+        size,
+        boxes=preparation.place_back(output.boxes[row, used].cpu().numpy(), size),
+        strength=selection.weight[0, :, used].sum(dim=0).clamp(0, 1).float().cpu().numpy(),
+        scores=chart,
+        extent=extent,
+        crops=as_bytes(extract(seen[row : row + 1], selection, output.grid)[0]),
+    )
+
+
+def _best_first(output: Output, row: int) -> tuple[Int[Tensor, " S"], Float[np.ndarray, " scored"]]:
+    """Places of the used boxes among all, and their scores."""
+    places = output.used[row].nonzero().flatten()
+    if output.scores is None or output.selection is None:
+        return places, np.zeros(0, np.float32)
+    scores = output.scores[row].float().gather(0, output.selection.index[row, places])
+    order = scores.argsort(descending=True, stable=True)
+    return places[order], scores[order].cpu().numpy()
+
+
+def _chart(output: Output, row: int, preparation: Preparation, size: Size) -> tuple[np.ndarray, Edges]:
+    """The scores as a map over the image, from 0 to 1 whatever the selector takes, and where it lies."""
+    if output.scores is None or output.grid is None:
+        return Look(size).scores, Look(size).extent
+    scores = output.scores[row].detach().float().cpu()
+    if scores.min() < 0 or scores.max() > 1:
+        scores = normalize_scores(scores[None])[0]
+    (left, top, right, bottom), (scale_x, scale_y, dx, dy) = output.grid.extent, preparation.mapping(size)
+    extent = ((left + dx) * scale_x, (top + dy) * scale_y, (right + dx) * scale_x, (bottom + dy) * scale_y)
+    return output.grid.chart(scores).numpy(), extent
+
+
+def _read_crops(
+    seen: Tensor | Sources, boxes: Int[Tensor, "S 4"], grid: Candidates | None
+) -> UInt8[np.ndarray, "S P Q 3"]:
+    """What is in the boxes; those of different sizes are all brought to the size that the model read them at."""
+    sides = boxes[:, 2:] - boxes[:, :2]
+    patch = grid.patch if grid else (int(sides[:, 1].max()), int(sides[:, 0].max()))
+    if isinstance(seen, Sources) or bool((sides == sides.new_tensor([patch[1], patch[0]])).all()):
+        return as_bytes(cut_regions(seen, boxes[None, :, :2], patch)[0])
+    return as_bytes(resize_regions(seen, boxes[None], patch)[0])
+
+
+def make_picture(image: UInt8[Tensor, "3 H W"] | ImageSource) -> UInt8[np.ndarray, "h w 3"]:
+    """All of an image: of bytes themselves, of a source a view as large as it is ever shown."""
+    if isinstance(image, Tensor):
+        return rearrange(image, "c h w -> h w c").numpy()
+    return as_bytes(image.view(min(1.0, SHOWN_PX / max(image.size)))[None])[0]
+
+
+def as_bytes(pixels: Float[Tensor, "s c p q"]) -> UInt8[np.ndarray, "s p q c"]:
+    """Pixels in [0, 1] as pictures have them."""
+    return rearrange(pixels * 255, "s c p q -> s p q c").round().clamp(0, 255).byte().contiguous().cpu().numpy()

@@ -1,0 +1,138 @@
+"""Options of a part: the keyword arguments of its constructor, checked by their annotations where the part is built.
+
+They come from YAML, JSON or flags, so values are numbers, words, true, false, null, lists and mappings. A refusal says
+what came, what was expected and what there is. This module imports no torch.
+"""
+
+import inspect
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+
+class Option(NamedTuple):
+    """One option: what values it takes, and the one it has if none is given (`inspect.Parameter.empty`: none)."""
+
+    name: str
+    annotation: Any
+    default: Any
+
+    @property
+    def required(self) -> bool:
+        """Whether it must be given."""
+        return self.default is inspect.Parameter.empty
+
+
+def read_options(part: Any) -> list[Option]:
+    """The parameters of a class or function, in their order.
+
+    >>> def cut(image, *, patch: int = 100): ...
+    >>> [(option.name, option.default) for option in read_options(cut) if not option.required]
+    [('patch', 100)]
+    """
+    constructor = part.__init__ if isinstance(part, type) else getattr(part, "func", part)  # a partial has none
+    hints = get_type_hints(constructor)
+    parameters = inspect.signature(part).parameters.values()
+    named = (each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD))
+    return [Option(each.name, hints.get(each.name, Any), each.default) for each in named]
+
+
+def make(what: str, part: Any, options: Mapping[str, Any], *inputs: Any, **context: Any) -> Any:
+    """`part(*inputs, …)` with `options`, each checked, and with what it asks for of the `context`.
+
+    >>> make("the head", lambda width, bias=True: (width, bias), {"bais": False}, 8)
+    Traceback (most recent call last):
+    ValueError: the head has no option 'bais': it takes bias
+    """
+    taken = read_options(part)[len(inputs) :]
+    known = [option for option in taken if option.name not in context]
+    check_options(what, known, options)
+    given = {option.name: context[option.name] for option in taken if option.name in context} | dict(options)
+    if missing := [option.name for option in taken if option.required and option.name not in given]:
+        raise ValueError(f"{what} needs the option {', '.join(map(repr, missing))}")
+    return part(*inputs, **given)
+
+
+def check_options(what: str, known: Sequence[Option], options: Mapping[str, Any]) -> None:
+    """Refuse options that are not `known`, and values that do not fit them."""
+    by_name = {option.name: option for option in known}
+    if unknown := [name for name in options if name not in by_name]:
+        takes = f"it takes {', '.join(by_name)}" if by_name else "it takes none"
+        raise ValueError(f"{what} has no option {', '.join(map(repr, unknown))}: {takes}")
+    for name, value in options.items():
+        annotation = by_name[name].annotation
+        if not fits(value, annotation):
+            raise ValueError(f"{what}: {name} is {_show(value)}, expected {describe(annotation)}")
+
+
+def fits(value: Any, annotation: Any) -> bool:
+    """Whether `value` is of the type `annotation`; a whole number is a number, and true is none.
+
+    >>> fits(3, float), fits(True, int), fits([1, 2], tuple[int, int]), fits("abc", float | None)
+    (True, False, True, False)
+    """
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if annotation is Any:
+        return True
+    if annotation is None or annotation is types.NoneType:
+        return value is None
+    if origin in (Union, types.UnionType):
+        return any(fits(value, each) for each in inner)
+    if origin is Literal:
+        return value in inner
+    if annotation in (int, float):
+        return isinstance(value, (int, annotation)) and not isinstance(value, bool)
+    if origin is tuple and inner[-1] is not Ellipsis:
+        return _is_list(value) and len(value) == len(inner) and all(map(fits, value, inner))
+    if origin in (list, tuple, Sequence):
+        return _is_list(value) and all(fits(each, inner[0]) for each in value)
+    if origin in (dict, Mapping):
+        return isinstance(value, Mapping)
+    return isinstance(value, annotation) if isinstance(annotation, type) else True
+
+
+def describe(annotation: Any) -> str:
+    """What values an annotation admits, in words.
+
+    >>> describe(float | None), describe(Literal["mean", "max"]), describe(tuple[int, int])
+    ('a number or null', 'mean or max', 'a list of 2 whole numbers')
+    """
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(map(describe, inner)))
+    if origin is Literal:
+        return " or ".join(map(str, inner))
+    if origin is tuple and inner[-1] is not Ellipsis:
+        return f"a list of {len(inner)} {_plural(inner[0])}"
+    if origin in (list, tuple, Sequence):
+        return f"a list of {_plural(inner[0])}"
+    if origin in (dict, Mapping):
+        return "keys with values"
+    return _WORDS.get(annotation, str(annotation))
+
+
+_WORDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a word",
+    types.NoneType: "null",
+    None: "null",
+    Any: "any value",
+}
+
+
+def _plural(annotation: Any) -> str:
+    return {int: "whole numbers", float: "numbers", str: "words"}.get(annotation, "values")
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _show(value: Any) -> str:
+    return {None: "null", True: "true", False: "false"}.get(value, repr(value)) if _is_plain(value) else repr(value)
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool)

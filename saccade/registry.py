@@ -1,0 +1,120 @@
+"""Parts of models by name, one registry for all stages: those of this package, and anyone's own.
+
+    @register("selection", "mine")
+    class MyTopK(Selector, nn.Module): ...
+
+`{"name": "mine", "k": 5}` then stands for it in a recipe, in a `ModelConfig` and in a saved model's `config.json`. The
+recipe's key `imports` names the modules in which such parts are. This module imports no torch.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+from saccade.options import make
+
+# Where the parts of each stage are that come with the package; they register themselves when it is imported.
+STAGES = {
+    "system": "saccade.systems",
+    "scorer": "saccade.scorer",
+    "selection": "saccade.selection",
+    "features": "saccade.features",
+    "aggregation": "saccade.aggregation",
+    "prediction": "saccade.prediction",
+    "augmentation": "saccade.data.augment",
+}
+
+Part = TypeVar("Part", bound=Callable[..., Any])
+_PARTS: dict[str, dict[str, Any]] = {stage: {} for stage in STAGES}
+
+
+def register(stage: str, name: str) -> Callable[[Part], Part]:
+    """Make a class known as `name` among the parts of `stage`.
+
+    >>> register("selektion", "mine")
+    Traceback (most recent call last):
+    ValueError: no stage 'selektion': expected one of system, scorer, selection, features, aggregation, prediction, \
+augmentation
+    """
+    if stage not in STAGES:
+        raise ValueError(f"no stage {stage!r}: expected one of {', '.join(STAGES)}")
+
+    def keep(part: Part) -> Part:
+        known = _PARTS[stage].get(name)
+        if known is not None and _home(known) != _home(part):  # a module that is loaded anew registers again
+            raise ValueError(f"the {stage} {name!r} is {_home(known)} already: choose another name")
+        _PARTS[stage][name] = part
+        return part
+
+    return keep
+
+
+def _home(part: Any) -> str:
+    return f"{getattr(part, '__module__', '')}.{getattr(part, '__qualname__', part)}"
+
+
+def parts(stage: str) -> Mapping[str, Any]:
+    """All parts of a stage by name.
+
+    >>> "perturbed" in parts("selection")
+    True
+    """
+    import_module(STAGES[stage])
+    return _PARTS[stage]
+
+
+def build(
+    stage: str, spec: Mapping[str, Any], *inputs: Any, among: Mapping[str, Any] | None = None, **context: Any
+) -> Any:
+    """The part that `spec` names, made from `inputs`, its options, and what it asks for of the model's `context`.
+
+    among: the parts to choose from, where a system understands none but its own.
+
+    A module remembers the `spec` it was built from: see `System.save_pretrained`.
+
+    >>> build("prediction", {"name": "bax"}, 8, 4)
+    Traceback (most recent call last):
+    ValueError: unknown prediction 'bax': expected one of mlp, linear
+    """
+    known = parts(stage) if among is None else among
+    options = dict(spec)
+    name = options.pop("name", None)
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(f"unknown {stage} {name!r}: expected one of {', '.join(known)}")
+    part = make(f"{stage} {name!r}", known[name], options, *inputs, **context)
+    return _remember(part, spec)
+
+
+def build_one(stage: str, part: Any, options: Mapping[str, Any], *inputs: Any, **context: Any) -> Any:
+    """The only part of a stage, which needs no name, made likewise."""
+    return _remember(make(stage, part, options, *inputs, **context), options)
+
+
+def _remember(part: Any, spec: Mapping[str, Any]) -> Any:
+    part.spec = dict(spec)
+    return part
+
+
+def name_of(part: Any) -> str:
+    """What a part is called: its name in the registry, or that of its class if it was not built by name."""
+    return getattr(part, "spec", {}).get("name") or type(part).__name__
+
+
+def import_parts(modules: Sequence[str]) -> None:
+    """Import the modules in which one's own parts register themselves; those in the current folder are found too."""
+    for name in modules:
+        if not all(word.isidentifier() for word in name.split(".")):
+            raise ValueError(f"imports has {name!r}, expected the name of a module, such as my_selector")
+        here = str(Path.cwd())
+        sys.path.append(here)
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            raise ValueError(
+                f"imports has {name!r}, and there is no such module ({error}): start from the folder that holds "
+                f"{name.split('.')[0]}.py, or install its package"
+            ) from error
+        finally:
+            sys.path.remove(here)
