@@ -27,7 +27,7 @@ from saccade.data.dataset import ImageDataset, batch_of_one
 from saccade.data.loading import load_as_given, source_name
 from saccade.data.records import UNSPLIT, DataError, Records
 from saccade.evaluation import wilson_interval
-from saccade.report.page import write_report
+from saccade.report import write_report
 from saccade.runs import RunFolder
 from saccade.runs.run_facts import Facts
 from saccade.system import System

@@ -15,19 +15,19 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float, UInt8
+from jaxtyping import UInt8
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
 from saccade.data.dataset import batch_of_one, unit_range
+from saccade.drawing import overlay
 from saccade.images import ImageSource
+from saccade.looking import Look, as_bytes, look_at_slots
 from saccade.module_modes import evaluating
-from saccade.report.look import chart, extent, glance_look
-from saccade.report.overlay import overlay
 from saccade.runs import RunFolder
-from saccade.runs.training_panels import Glance, Panel
+from saccade.runs.training_panels import Panel
 
 SHOWN = 4  # images in a panel
 SHOWN_PX = 640  # longest side of each
@@ -55,11 +55,10 @@ def spread(labels: Sequence[int], count: int) -> list[int]:
 def glimpse(
     model: Any,
     image: UInt8[Tensor, "3 H W"] | ImageSource,
-    label: int,
     *,
     in_training: bool,
     sigma: float | None = None,
-) -> Glance:
+) -> Look:
     """How `model` looks at `image`, its selection being in training mode or in evaluation mode.
 
     The model and the state of randomness stay as they are, and the same model gives the same answer.
@@ -68,22 +67,10 @@ def glimpse(
     """
     parameter = next(model.parameters())
     pixels = unit_range(batch_of_one(image)).to(parameter.device, parameter.dtype)
-    size = (pixels.shape[-2], pixels.shape[-1])
-    grid = model.grid(size, parameter.device)
     with _borrowed(model, in_training, sigma):
         output = model(pixels)
-        selection = output.selection
-        patches = model.extraction(pixels, selection, grid)[0]  # K C P P
-    used = (selection.weight[0] > 0).any(dim=0)  # S; the others are there for the gradient only
-    return Glance(
-        label=label,
-        image=_shrink(image),
-        size=size,
-        scores=chart(output.scores[0].float(), grid).cpu().numpy(),
-        patches=_as_bytes(patches),
-        boxes=grid.boxes(selection.index[0, used]).cpu().numpy(),
-        weight=selection.weight[0][:, used].float().cpu().numpy(),
-    )
+    look = look_at_slots(output, size=(pixels.shape[-2], pixels.shape[-1]), seen=pixels)
+    return look._replace(picture=_shrink(image))
 
 
 @contextmanager
@@ -105,16 +92,11 @@ def _borrowed(model: Any, in_training: bool, sigma: float | None) -> Iterator[No
 
 def _shrink(image: UInt8[Tensor, "3 H W"] | ImageSource) -> UInt8[np.ndarray, "h w 3"]:
     if not isinstance(image, Tensor):
-        return _as_bytes(image.view(min(1.0, SHOWN_PX / max(image.size)))[None])[0]
+        return as_bytes(image.view(min(1.0, SHOWN_PX / max(image.size)))[None])[0]
     scale = min(1.0, SHOWN_PX / max(image.shape))
     size = [max(1, round(side * scale)) for side in image.shape[-2:]]
     small = F.interpolate(image[None], size=size, mode="bilinear", antialias=True, align_corners=False)[0]
     return rearrange(small, "c h w -> h w c").contiguous().numpy()
-
-
-def _as_bytes(patches: Float[Tensor, "K C P Q"]) -> UInt8[np.ndarray, "K P Q C"]:
-    scaled = (patches.float() * 255).round().clamp(0, 255).byte()
-    return rearrange(scaled, "k c p q -> k p q c").cpu().contiguous().numpy()
 
 
 class Panels(Callback):
@@ -149,23 +131,22 @@ class Panels(Callback):
         trains = trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking
         if not (boards and trains and _selects(trainer, pl_module)):
             return
-        for index, glance in look(pl_module, self.count):
-            edges = extent(pl_module.model.grid(glance.size))
+        for index, each in look(pl_module, self.count):
             for board in boards:
-                figure = overlay(glance_look(glance, edges))
+                figure = overlay(each)
                 figure.set_dpi(60)  # drawing must not take longer than validating
                 board.experiment.add_figure(f"panels/{index}", figure, trainer.global_step)
 
     def _write(self, trainer: Trainer, task: Any) -> None:
         if not _selects(trainer, task):
             return
-        glances = tuple(glance for _, glance in look(task, self.count))
+        looks = tuple(each for _, each in look(task, self.count))
         sigma = math.nan if task.sigma is None else task.sigma
         progress = task.main_step / task.recipe.steps
-        self.folder.write_panel(Panel(trainer.global_step, progress, sigma, glances))
+        self.folder.write_panel(Panel(trainer.global_step, progress, sigma, looks))
 
 
-def look(task: Any, count: int = SHOWN) -> Iterator[tuple[int, Glance]]:
+def look(task: Any, count: int = SHOWN) -> Iterator[tuple[int, Look]]:
     """How the task's model looks at up to `count` validation images at this step, each with its number."""
     data = task.data["val"]
     numbers = {label: number for number, label in enumerate(data.records.classes)}
@@ -175,7 +156,7 @@ def look(task: Any, count: int = SHOWN) -> Iterator[tuple[int, Glance]]:
         image = data[index].image
         if isinstance(image, Tensor):
             image = task.augmentation.evaluation(image[None])[0]  # as the model sees it in validation
-        yield index, glimpse(task.model, image, labels[index], in_training=in_training, sigma=task.sigma)
+        yield index, glimpse(task.model, image, in_training=in_training, sigma=task.sigma)
 
 
 def _is_due(task: Any, step: int) -> bool:
