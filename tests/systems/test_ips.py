@@ -251,7 +251,7 @@ def test_images_with_fewer_patches_than_the_memory_are_evaluated_beside_others()
 
 
 def test_a_run_from_training_to_the_report(tmp_path, monkeypatch):
-    monkeypatch.setattr("saccade.report.page.EXAMPLES", 1)
+    monkeypatch.setattr("saccade.report.shown_images.EXAMPLES", 1)
     recipe = tiny_recipe(make_spots(tmp_path / "data"), steps=2)
     stages = replace(recipe.model, system="ips", options={"memory": 3, "stride": 10})
     run = train(replace(recipe, model=stages, training=Training()), tmp_path / "run")

@@ -118,7 +118,7 @@ def test_glimpses_show_the_position_channels_too():
 
 
 def test_a_run_from_training_to_the_report(tmp_path, monkeypatch):
-    monkeypatch.setattr("saccade.report.page.EXAMPLES", 1)
+    monkeypatch.setattr("saccade.report.shown_images.EXAMPLES", 1)
     recipe = tiny_recipe(make_spots(tmp_path / "data"), steps=2)
     stages = replace(recipe.model, system="spatial", options={"k": 3, "free": "affine"})
     run = train(replace(recipe, model=stages, training=Training()), tmp_path / "run")
