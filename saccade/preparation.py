@@ -53,7 +53,8 @@ class Preparation:
         >>> Preparation.from_tree({"resize": [600, 800]}).resize
         (600, 800)
         """
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in tree.items()})
+        sizes: dict[str, Any] = {name: tuple(value) for name, value in tree.items() if isinstance(value, list)}
+        return cls(**{**tree, **sizes})
 
     def shown_size(self, size: Size) -> Size:
         """Height and width of an image of `size` after the resize."""
