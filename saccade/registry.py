@@ -11,19 +11,32 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from saccade.options import make
+from saccade.options import Option, make, read_options
 
-# Where the parts of each stage are that come with the package; they register themselves when it is imported.
+
+class Stage(NamedTuple):
+    """What all parts of a stage have in common.
+
+    home:    the module whose import registers the parts that come with the package
+    inputs:  what the model passes to each of them, in this order and before any option
+    context: what it passes by name to those that ask for it; the rest of a constructor's parameters are the options
+    """
+
+    home: str
+    inputs: tuple[str, ...] = ()
+    context: tuple[str, ...] = ()
+
+
 STAGES = {
-    "system": "saccade.systems",
-    "scorer": "saccade.scorer",
-    "selection": "saccade.selection",
-    "features": "saccade.features",
-    "aggregation": "saccade.aggregation",
-    "prediction": "saccade.prediction",
-    "augmentation": "saccade.data.augment",
+    "system": Stage("saccade.systems", inputs=("config",)),
+    "scorer": Stage("saccade.scorer", ("channels",), ("image_channels", "features", "tiles")),
+    "selection": Stage("saccade.selection"),
+    "features": Stage("saccade.features", ("channels",), ("patch", "image_channels")),
+    "aggregation": Stage("saccade.aggregation", ("width",), ("slots", "cells")),
+    "prediction": Stage("saccade.prediction", ("width", "num_classes")),
+    "augmentation": Stage("saccade.data.augment", (), ("crop", "generator")),
 }
 
 Part = TypeVar("Part", bound=Callable[..., Any])
@@ -61,8 +74,20 @@ def parts(stage: str) -> Mapping[str, Any]:
     >>> "perturbed" in parts("selection")
     True
     """
-    import_module(STAGES[stage])
+    import_module(STAGES[stage].home)
     return _PARTS[stage]
+
+
+def part_options(stage: str, name: str) -> list[Option]:
+    """What a recipe can set of a part.
+
+    >>> [option.name for option in part_options("aggregation", "placed")]
+    ['pool', 'hidden', 'encoding']
+    """
+    part = parts(stage)[name]
+    if stage == "system":  # built from a whole config, of which `options` are its own
+        return read_options(part.own_options)
+    return [each for each in read_options(part)[len(STAGES[stage].inputs) :] if each.name not in STAGES[stage].context]
 
 
 def build(

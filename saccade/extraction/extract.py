@@ -50,14 +50,12 @@ class Extraction(nn.Module):
             in details: what the patches say is then understood in its surroundings.
     """
 
-    def __init__(self, patch: int | Sequence[int] = 100, geometry: str = "aligned", glance: bool = False):
+    def __init__(self, patch: int | tuple[int, int] = 100, geometry: Geometry = "aligned", glance: bool = False):
         super().__init__()
-        if geometry not in GEOMETRIES:
-            raise ValueError(f"unknown geometry {geometry!r}: expected one of {', '.join(GEOMETRIES)}")
-        sides = (patch, patch) if isinstance(patch, int) else tuple(patch)
-        if len(sides) != 2 or not all(isinstance(side, int) and side >= 1 for side in sides):
-            raise ValueError(f"patch is {patch}, expected a number of pixels ≥ 1, or two: height and width")
-        self.patch = (sides[0], sides[1])
+        height, width = (patch, patch) if isinstance(patch, int) else patch
+        if min(height, width) < 1:
+            raise ValueError(f"patch is {patch}, expected a side of at least 1 px, or [height, width]")
+        self.patch = (height, width)
         self.geometry = geometry
         self.glance = glance
 

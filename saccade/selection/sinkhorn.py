@@ -30,7 +30,7 @@ from torch.autograd.function import once_differentiable
 from saccade.registry import register
 from saccade.selection.candidates import Candidates
 from saccade.selection.hard import hard_topk
-from saccade.selection.refusals import check_k, check_name, check_scores
+from saccade.selection.refusals import check_k, check_scores
 from saccade.selection.selection import Selection
 from saccade.selection.selector import Selector
 from saccade.selection.sinkhorn_released import released_sinkhorn_topk
@@ -180,7 +180,6 @@ class SinkhornTopK(nn.Module, Selector):
     ):
         super().__init__()
         _check_options(epsilon, iterations, tolerance=1.0)
-        check_name("solver", solver, SOLVERS)
         self.k = k
         self.solver: Solver = solver
         self.epsilon = epsilon

@@ -11,7 +11,7 @@ from saccade.config import ModelConfig
 from saccade.images import Sources, View, view_size
 from saccade.output import Output
 from saccade.registry import build, build_one, register
-from saccade.system import System, build_features, refuse_options
+from saccade.system import System, build_features
 
 
 @register("system", "cnn")
@@ -29,7 +29,6 @@ class CNN(System):
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
-        refuse_options(config)
         self.view = build_one("view", View, config.view)
         size = view_size(config.image_size, self.view.scale)
         self.features = build_features(config, size)

@@ -31,7 +31,6 @@ from saccade.config import ModelConfig
 from saccade.extraction import Extraction, Grid
 from saccade.images import Sources
 from saccade.module_modes import evaluating
-from saccade.options import make
 from saccade.output import Output
 from saccade.registry import build, build_one, register
 from saccade.selection import hard_topk, ignore_outside, normalize_scores
@@ -82,10 +81,11 @@ class IPS(System):
     """
 
     configured = ("extraction", "features", "prediction")
+    own_options = IPSOptions
+    options: IPSOptions
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
-        self.options: IPSOptions = make("the system ips", IPSOptions, config.options)
         self.extraction = build_one("extraction", Extraction, config.extraction)
         refuse_glance(config)
         self.features = build(

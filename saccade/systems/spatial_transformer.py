@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from saccade.config import ModelConfig
 from saccade.extraction import Extraction
 from saccade.images import View
-from saccade.options import make
 from saccade.output import Output
 from saccade.registry import build, build_one, register
 from saccade.selection.selection import identity_selection
@@ -121,11 +120,12 @@ class SpatialTransformer(System):
     takes_sources = False  # a glimpse may be of any size and lie between pixels
 
     configured = ("view", "extraction", "features", "aggregation", "prediction")
+    own_options = SpatialOptions
+    options: SpatialOptions
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
-        options: SpatialOptions = make("the system spatial", SpatialOptions, config.options)
-        self.k, self.free = options.k, options.free
+        self.k, self.free = self.options.k, self.options.free
         self.view = build_one("view", View, config.view)
         self.extraction = build_one("extraction", Extraction, config.extraction)
         refuse_glance(config)
@@ -133,10 +133,10 @@ class SpatialTransformer(System):
         self.localization = Localization(
             config.input_channels,
             F.pad(centers, (0, FREE[self.free].count)),
-            widths=options.widths,
-            cells=options.cells,
-            hidden=options.hidden,
-            gain=options.gain,
+            widths=self.options.widths,
+            cells=self.options.cells,
+            hidden=self.options.hidden,
+            gain=self.options.gain,
         )
         self.features = build(
             "features",
