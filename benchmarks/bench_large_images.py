@@ -51,7 +51,7 @@ def make_model() -> PatchSelectionModel:
         extraction={"patch": PATCH},
         features={"name": "backbone", "model": "resnet18"},
     )
-    return PatchSelectionModel(config).eval()
+    return PatchSelectionModel.from_config(config).eval()
 
 
 def predict(path: Path, model: PatchSelectionModel) -> Callable[[], object]:

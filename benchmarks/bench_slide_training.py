@@ -3,7 +3,7 @@
 python benchmarks/bench_slide_training.py
 
 Two of the pyramids of `slides.py` are written to the temporary folder. Each step takes both of them, with
-`data.stream`: it opens the files, reads the views, and goes forward and back. The other side is the same batch as a
+`model.preparation.stream`: it opens the files, reads the views, and goes forward and back. The other side is the same batch as a
 tensor, by its size alone.
 """
 
@@ -44,7 +44,7 @@ def make_model() -> PatchSelectionModel:
         features={"name": "thin"},
         aggregation={"name": "max"},
     )
-    return PatchSelectionModel(config)
+    return PatchSelectionModel.from_config(config)
 
 
 def warm_up(model: PatchSelectionModel, batch: Batch) -> None:

@@ -18,7 +18,7 @@ BATCH, IMAGE, K = 8, (960, 1280), 10
 def make(memory_format: torch.memory_format) -> tuple[PatchSelectionModel, Tensor, Tensor]:
     torch.manual_seed(0)
     config = ModelConfig(num_classes=4, image_size=IMAGE, selection={"name": "perturbed", "k": K})
-    model = PatchSelectionModel(config).to(memory_format=memory_format)
+    model = PatchSelectionModel.from_config(config).to(memory_format=memory_format)
     image = torch.rand(BATCH, 3, *IMAGE).contiguous(memory_format=memory_format)
     return model, image, torch.arange(BATCH) % 4
 

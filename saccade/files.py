@@ -1,7 +1,7 @@
 """Files that appear whole or not at all: written beside their place, as NAME.part, and then moved there.
 
 A killed process leaves at most the part behind, which no reader takes for the file; the next writer writes over it. Two
-writers of one file would move each other's parts: where that may happen, they take turns with `locked`.
+writers of one file would move each other's parts: where that may happen, they take turns with `filelock.FileLock`.
 """
 
 import os
@@ -28,19 +28,3 @@ def write_whole(path: Path, content: str | bytes) -> Path:
         # A file name need not be UTF-8, and Python holds its other bytes as surrogates: they are written as they were.
         part.write_bytes(content.encode(errors="surrogateescape") if isinstance(content, str) else content)
     return path
-
-
-@contextmanager
-def locked(path: Path, *, wait: bool) -> Iterator[None]:
-    """Hold the lock file `path`; while another process does, wait or raise `BlockingIOError`.
-
-    A process that dies, however it dies, lets go of it.
-    """
-    try:
-        import fcntl
-    except ImportError:  # Windows has no such locks
-        yield
-        return
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield

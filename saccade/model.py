@@ -20,7 +20,7 @@ from saccade.features import FeatureNetwork
 from saccade.images import Sources, View, glance, view_size
 from saccade.output import Output
 from saccade.prediction import mixture_loss, selection_loss
-from saccade.registry import build, build_one, register
+from saccade.registry import build, build_one, name_of, register
 from saccade.scorer import Scorer, attend
 from saccade.selection import Selection, Selector, ignore_outside
 from saccade.selection.refusals import check_k
@@ -157,7 +157,7 @@ class PatchSelectionModel(System):
         if not self.aggregation.answers_alone:
             raise ValueError(
                 "mixture_coefficient asks every patch for an answer of its own, and the aggregation "
-                f"{type(self.aggregation).__name__} knows all slots only together: use another"
+                f"{name_of(self.aggregation)} knows all slots only together: use another"
             )
         slot_scores = output.selection.detach().look_up(output.raw_scores)  # B K
         alone = self.aggregation.alone(output.features, output.selection, output.grid)  # B K D

@@ -122,6 +122,11 @@ def _remember(part: Any, spec: Mapping[str, Any]) -> Any:
     return part
 
 
+def name_of(part: Any) -> str:
+    """What a part is called: its name in the registry, or that of its class if it was not built by name."""
+    return getattr(part, "spec", {}).get("name") or type(part).__name__
+
+
 def import_parts(modules: Sequence[str]) -> None:
     """Import the modules in which one's own parts register themselves; those in the current folder are found too."""
     for name in modules:

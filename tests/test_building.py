@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from saccade import ModelConfig, PatchSelectionModel
-from saccade.building import SYSTEMS, build_model, load_model
+from saccade.building import build_model, load_model
+from saccade.registry import parts
 
 
 def config(system, **stages):
@@ -15,17 +16,17 @@ def config(system, **stages):
 
 
 def test_an_unknown_system_is_refused_with_the_names_of_all():
-    with pytest.raises(ValueError, match=f"unknown system 'cmm': expected one of {', '.join(SYSTEMS)}"):
+    with pytest.raises(ValueError, match=f"unknown system 'cmm': expected one of {', '.join(parts('system'))}"):
         build_model(config("cmm"))
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", parts("system"))
 def test_options_that_a_system_does_not_have_are_refused(system):
     features = {"name": "backbone", "model": "resnet18"} if system.startswith("nts") else {"name": "thin"}
     selection = {"name": "nms", "k": 2} if system == "nts_net" else {"name": "perturbed", "k": 2}
     scorer = {"name": "proposals"} if system.startswith("nts") else {"name": "conv"}
     stages = {"features": features, "selection": selection, "scorer": scorer, "extraction": {"patch": 32}}
-    for build in (build_model, SYSTEMS[system]):
+    for build in (build_model, parts("system")[system].from_config):
         with pytest.raises(ValueError, match=f"system {system} has no option.*wheels"):
             build(config(system, **stages, options={"wheels": 4}))
 

@@ -33,7 +33,7 @@ def test_the_scorer_finds_the_evidence():
         extraction={"patch": 20},
         features={"name": "ats", "width": 16},
     )
-    model = PatchSelectionModel(config)
+    model = PatchSelectionModel.from_config(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     for step in range(STEPS):
         model.selection.sigma = linear_decay(0.05, step=step, total_steps=STEPS)

@@ -9,9 +9,14 @@ from torch import nn
 from torch.testing import assert_close
 
 from saccade import ModelConfig, PatchSelectionModel, hard_topk, selection_loss
-from saccade.aggregation import AGGREGATIONS
 from saccade.prediction import mixture_loss
-from saccade.selection import SELECTIONS
+from saccade.registry import parts
+
+SELECTIONS, AGGREGATIONS = list(parts("selection")), list(parts("aggregation"))
+# Samples estimate a mean, and slots in score order must not be told apart.
+MAKES_NO_SENSE = {("ats", other) for other in AGGREGATIONS if other != "mean"} | {
+    (selection, "concat") for selection in ("sinkhorn", "gumbel", "softsort")
+}
 
 
 class Sharp(nn.Module):
@@ -33,7 +38,7 @@ def config(**stages):
 
 def make(**stages):
     torch.manual_seed(0)
-    return PatchSelectionModel(config(**stages))
+    return PatchSelectionModel.from_config(config(**stages))
 
 
 IMAGES = torch.rand(2, 3, 90, 120, generator=torch.Generator().manual_seed(0))
@@ -43,9 +48,8 @@ IMAGES = torch.rand(2, 3, 90, 120, generator=torch.Generator().manual_seed(0))
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_every_selection_with_every_aggregation_that_makes_sense(selection, aggregation):
     spec = {"name": selection} if selection == "exhaustive" else {"name": selection, "k": 4}
-    part = SELECTIONS[selection](*(() if selection == "exhaustive" else (4,)))
-    if aggregation not in getattr(part, "aggregations", AGGREGATIONS):
-        with pytest.raises(ValueError, match=f"does not go with the aggregation {aggregation}"):
+    if (selection, aggregation) in MAKES_NO_SENSE:
+        with pytest.raises(ValueError, match="does not go with the aggregation"):
             make(selection=spec, aggregation={"name": aggregation})
         return
     model = make(selection=spec, aggregation={"name": aggregation})
@@ -185,7 +189,7 @@ def test_config_survives_json_and_refuses_unknown_keys():
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        ({"selection": {"name": "pertrubed", "k": 4}}, "unknown selection 'pertrubed': expected one of perturbed"),
+        ({"selection": {"name": "pertrubed", "k": 4}}, "unknown selection 'pertrubed': expected one of .*perturbed"),
         ({"selection": {"name": "perturbed", "k": 4, "sgima": 1}}, "no option 'sgima': it takes k, sigma"),
         ({"selection": {"name": "perturbed", "k": 500}}, "k is 500 and there are 20 candidates"),
         ({"scorer": {"name": "conv", "depth": 3}}, "it takes widths, kernel, pool, squeeze_excitation"),
@@ -215,7 +219,7 @@ def test_half_precision_model_runs(name):
 
 
 def test_stretched_geometry_scores_the_view_unpadded():
-    model = PatchSelectionModel(
+    model = PatchSelectionModel.from_config(
         ModelConfig(num_classes=4, image_size=(960, 1280), extraction={"patch": 100, "geometry": "stretched"})
     )
     assert model.grid((960, 1280)).num_candidates == 2028

@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float
 from torch import Tensor
 
+from saccade.registry import name_of
 from saccade.selection import Candidates, Selection, Selector
 
 
@@ -57,5 +58,5 @@ def check_together(selection: Selector, aggregation: Aggregator) -> None:
     else:
         return
     raise ValueError(
-        f"the selection {type(selection).__name__} does not go with the aggregation {type(aggregation).__name__}: {why}"
+        f"the selection {name_of(selection)} does not go with the aggregation {name_of(aggregation)}: {why}"
     )

@@ -119,15 +119,15 @@ def run_name(source: str) -> str:
 
 def _complete(args: Namespace, out: Path, console: "Console") -> Namespace:
     """On one's own data: what was not given is chosen from the images, and told with the reason."""
+    from saccade.runs import RunFolder
     from saccade.training.batches import open_records
     from saccade.training.defaults import propose, sample_sizes
-    from saccade.training.folder import came_to_nothing
     from saccade.training.recipe_rules import check_values
 
     given = {key: _get(args, key) for key in args.given.split(",") if key not in ("", "out")}
-    begun = out / "recipe.yaml"
-    if begun.is_file() and not came_to_nothing(out):  # a run that goes on keeps what was chosen when it began
-        values = parse_recipe(begun)
+    folder = RunFolder(out)
+    if folder.is_run and not folder.came_to_nothing():  # a run that goes on keeps what was chosen when it began
+        values = parse_recipe(folder.recipe_file)
         if Path(values.data.path or "").resolve() != Path(args.data.path).resolve():
             given["data.path"] = args.data.path  # other images of the same name: the run is refused
         for key, value in given.items():

@@ -9,8 +9,8 @@ Pixels travel as bytes, which are a quarter of the floats to copy between proces
 order, which is how decoders give them and what convolutions and extraction like best. `unit_range` makes floats of them
 on the device that trains.
 
-With `preparation.stream` nothing is decoded here: a sample holds a source, a batch `Sources`, and the model reads their views and
-the regions it asks for. So slides and tiled pyramids that are too large to decode can be trained on.
+With `preparation.stream` nothing is decoded here: a sample holds a source, a batch `Sources`, and the model reads their
+views and the regions it asks for. So slides and tiled pyramids that are too large to decode can be trained on.
 
 A file that cannot be read stops the run with its name. With `skip_bad` every file is decoded once beforehand, and the
 bad ones are logged and left out: so the number of samples is known, and the same in every epoch and process.

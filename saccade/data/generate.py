@@ -17,10 +17,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from filelock import FileLock
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from saccade.data.records import DataError
-from saccade.files import locked, write_whole
+from saccade.files import write_whole
 
 SETTINGS_FILE = "generator.json"
 
@@ -101,7 +102,7 @@ def make(
     keywords = {"seed": seed, "size": size, **given}
     out.parent.mkdir(parents=True, exist_ok=True)
     # Runs that start together wait for the first one; a finished set may lie where nobody can write, locks neither.
-    lock = locked(out.with_name(f".{out.name}.lock"), wait=True)
+    lock = FileLock(out.with_name(f".{out.name}.lock"))
     with lock if os.access(out.parent, os.W_OK) else nullcontext():
         record = out / SETTINGS_FILE
         begun = record.is_file()

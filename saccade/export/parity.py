@@ -79,7 +79,7 @@ def _read_folder(folder: Path) -> Iterator[Tensor]:
 
 def _read_run(run: Path) -> Iterator[Tensor]:
     recipe = load_recipe(run / "recipe.yaml")
-    if recipe.data.stream:
+    if recipe.model.preparation.stream:
         raise DataError("images that are read in parts do not fit into memory")
     data = replace(recipe.data, generate=None, skip_bad=False)  # nothing is made for a check
     records = open_records(data, seed=recipe.seed)

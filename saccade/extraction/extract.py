@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from saccade.extraction.grid import GEOMETRIES, Grid, make_grid
 from saccade.extraction.receptive_field import ReceptiveField
 from saccade.images import Sources
-from saccade.selection.candidates import Candidates
+from saccade.selection.candidates import Readable
 from saccade.selection.selection import Selection
 
 # Bytes of patches in flight: a CPU mixes them while they are in its cache; an accelerator wants large launches.
@@ -24,7 +24,7 @@ CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 256 * 2**20}
 
 
 def extract(
-    image: Float[Tensor, "B C H W"] | Sources, selection: Selection, candidates: Candidates
+    image: Float[Tensor, "B C H W"] | Sources, selection: Selection, candidates: Readable
 ) -> Float[Tensor, "B K C P Q"]:
     """The K patches of every image: read as they are if the selection is hard, mixed by its weights if it is soft.
 
@@ -82,7 +82,7 @@ class Extraction(nn.Module):
         )
 
     def forward(
-        self, image: Float[Tensor, "B C H W"] | Sources, selection: Selection, candidates: Candidates
+        self, image: Float[Tensor, "B C H W"] | Sources, selection: Selection, candidates: Readable
     ) -> Float[Tensor, "B K C P Q"]:
         """The K patches of every image."""
         return extract(image, selection, candidates)
@@ -92,7 +92,7 @@ class _Mix(torch.autograd.Function):
     """Image by image, so that a chunk of patches and the slots it goes into stay in a processor's cache together."""
 
     @staticmethod
-    def forward(ctx, image: Tensor | Sources, weight: Tensor, index: Tensor, candidates: Candidates) -> Tensor:
+    def forward(ctx, image: Tensor | Sources, weight: Tensor, index: Tensor, candidates: Readable) -> Tensor:
         pixels, ctx.sources = (None, image) if isinstance(image, Sources) else (image, None)
         ctx.save_for_backward(pixels, weight, index)
         ctx.candidates = candidates
@@ -144,7 +144,7 @@ def _flatten(patches: Tensor, image: Tensor | Sources) -> Tensor:
     return rearrange(patches, f"b s c p q -> b s ({_memory_order(image)})")
 
 
-def _chunks(columns: Tensor, image: Tensor | Sources, candidates: Candidates) -> tuple[Tensor, ...]:
+def _chunks(columns: Tensor, image: Tensor | Sources, candidates: Readable) -> tuple[Tensor, ...]:
     patch_bytes = image.shape[1] * candidates.patch[0] * candidates.patch[1] * image.dtype.itemsize
     budget = CHUNK_BYTES.get(image.device.type, CHUNK_BYTES["cuda"])
     return columns.split(max(1, budget // patch_bytes))

@@ -80,8 +80,8 @@ def _check_size(path: Path, size: tuple[int, int], max_pixels: int) -> None:
         raise BadImage(
             path,
             f"{height}×{width} is {width * height / 1e6:,.0f} megapixels, the limit is {max_pixels / 1e6:,.0f}; if you "
-            "trust the file, raise max_pixels (--max-pixels, in training --data.max_pixels), or make a tiled pyramid "
-            "of it, which is read in parts (in training with data.stream)",
+            "trust the file, raise max_pixels (--max-pixels, in training --model.preparation.max_pixels), or make a "
+            "tiled pyramid of it, which is read in parts (in training with model.preparation.stream)",
         )
 
 

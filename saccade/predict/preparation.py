@@ -11,8 +11,10 @@ from jaxtyping import Int
 from torch import Tensor
 from torchvision.transforms.v2 import CenterCrop
 
-from saccade.data.augment import build_augmentation, center_corner
+from saccade.data.augment import build_augmentation
 from saccade.images.decode import MAX_PIXELS
+from saccade.preparation import center_corner
+from saccade.runs import find_model_folder
 from saccade.training.recipe import load_recipe
 
 Size = tuple[int, int]
@@ -32,12 +34,7 @@ class Preparation(NamedTuple):
 
 def find_model(run: Path) -> tuple[Path, Preparation]:
     """The folder of the model, and how the run it comes from prepares images: not at all if there is no recipe."""
-    model = run / "best" if (run / "recipe.yaml").is_file() else run
-    if not (model / "config.json").is_file():
-        what = "no model there yet" if model != run else "no model there" if run.is_dir() else "no such folder"
-        raise FileNotFoundError(
-            f"{run}: {what}; give a run folder, made by saccade train, or one written by save_pretrained"
-        )
+    model = find_model_folder(run)
     # RUN/best and RUN/last are parts of a run: their model expects what the run's recipe does to images.
     recipes = [model / "recipe.yaml", model.parent / "recipe.yaml"]
     recipe = next((path for path in recipes[: 1 + (model.name in ("best", "last"))] if path.is_file()), None)

@@ -47,7 +47,7 @@ class Reader(NamedTuple):
     """image → `Picture`; it can be sent to other processes.
 
     by_parts: the model can read parts of an image.
-    stream:   it has learnt from parts (`data.stream`), so that small files are read by parts too.
+    stream:   it has learnt from parts (`model.preparation.stream`), so that small files are read by parts too.
     """
 
     resize: tuple[int, int] | None = None

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from saccade.files import write_whole
 from saccade.report.numbers import amount, cost, headline, percent, with_interval
-from saccade.report.run import Run, read_run
+from saccade.runs import RunFolder
+from saccade.runs.run_contents import Run
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,7 +34,7 @@ def rows(runs: Sequence[Run | Path | str]) -> list[tuple[str, ...]]:
 
 
 def _read(runs: Sequence[Run | Path | str]) -> list[Run]:
-    return [run if isinstance(run, Run) else read_run(run) for run in runs]
+    return [run if isinstance(run, Run) else RunFolder(run).read() for run in runs]
 
 
 def _row(run: Run) -> tuple[str, ...]:

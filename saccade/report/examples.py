@@ -14,15 +14,16 @@ from saccade.data.loading import load
 from saccade.data.records import Box, Record, Records
 from saccade.images.decode import MAX_PIXELS
 from saccade.report.look import Seen, look_at
-from saccade.report.run import Answer, Answers, Run
+from saccade.runs.prediction_tables import PredictionRow, PredictionTable
+from saccade.runs.run_contents import Run
 
 
-def confident_mistakes(answers: Answers, count: int) -> list[Answer]:
+def confident_mistakes(answers: PredictionTable, count: int) -> list[PredictionRow]:
     """Wrong answers, the surest first."""
     return sorted((row for row in answers.rows if not row.right), key=lambda row: -row.confidence)[:count]
 
 
-def typical_successes(answers: Answers, count: int) -> list[Answer]:
+def typical_successes(answers: PredictionTable, count: int) -> list[PredictionRow]:
     """Right answers of as many classes as possible; in each class those of middling confidence first."""
     ranked = []
     for name in answers.classes:
@@ -32,7 +33,7 @@ def typical_successes(answers: Answers, count: int) -> list[Answer]:
     return [row for row in chain(*zip_longest(*ranked)) if row is not None][:count]
 
 
-def of_class(answers: Answers, name: str, count: int) -> list[Answer]:
+def of_class(answers: PredictionTable, name: str, count: int) -> list[PredictionRow]:
     """Some images of a class, from all over the split, whatever the answer was."""
     rows = [row for row in answers.rows if row.label == name]
     return [rows[place * len(rows) // count] for place in range(count)] if len(rows) > count else rows
@@ -49,7 +50,7 @@ class Examiner(NamedTuple):
     stream: bool
     boxes: dict[Path, tuple[Box, ...]]
 
-    def see(self, answer: Answer) -> Seen:
+    def see(self, answer: PredictionRow) -> Seen:
         """What the model sees; `BadImage` if the file is gone."""
         path = self.root / answer.image  # which is the image itself if its path is absolute
         record = Record(path, answer.label, "test", self.boxes.get(path, ()))
@@ -64,7 +65,7 @@ def open_examiner(run: Run) -> Examiner:
     root = Path(data.get("path") or ".")
     resize = data.get("resize")
     return Examiner(
-        model=load_model(run.folder / "best"),
+        model=load_model(run.folder.best),
         root=root if root.is_dir() else root.parent,
         resize=resize and (int(resize[0]), int(resize[1])),
         crop=build_augmentation(data.get("augmentation") or {"name": "none"}).evaluation,

@@ -9,12 +9,12 @@ from einops import rearrange
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from saccade.data.augment import center_corner
 from saccade.data.dataset import unit_range
 from saccade.extraction import Grid
 from saccade.extraction.anchors import Anchors, resize_regions
 from saccade.images import ImageSource, Sources
-from saccade.report.run import Glance
+from saccade.preparation import center_corner
+from saccade.runs.training_panels import Glance
 from saccade.selection import Exhaustive, normalize_scores
 
 SHOWN_PX = 2000  # longest side of a picture as it is shown

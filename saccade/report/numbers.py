@@ -8,7 +8,8 @@ import numpy as np
 from saccade.evaluation import wilson_interval
 from saccade.report import intervals
 from saccade.report.intervals import Estimate
-from saccade.report.run import Answers, Run
+from saccade.runs.prediction_tables import PredictionTable
+from saccade.runs.run_contents import Run
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,7 +49,7 @@ class Cost(NamedTuple):
     memory_mb: float
 
 
-def headline(answers: Answers) -> list[Number]:
+def headline(answers: PredictionTable) -> list[Number]:
     """Accuracy first; where the model looked only if the data has boxes."""
     right = np.array([row.right for row in answers.rows])
     number = {name: place for place, name in enumerate(answers.classes)}

@@ -16,7 +16,10 @@ from saccade.report.markup import Html, chart, element, enlargeable, join, page,
 from saccade.report.numbers import Cost, Number, amount, cost, headline, interval, measured, percent
 from saccade.report.overlay import Caption, overlay
 from saccade.report.plots import confusion_matrix, count_confusions, learning_curves, mosaic
-from saccade.report.run import Answer, Answers, Panel, Run, read_panel, read_run
+from saccade.runs import RunFolder
+from saccade.runs.prediction_tables import PredictionRow, PredictionTable
+from saccade.runs.run_contents import Run
+from saccade.runs.training_panels import Panel
 
 EXAMPLES = 6  # right answers, and wrong ones
 GALLERY_CLASSES, GALLERY_IMAGES = 10, 40
@@ -25,7 +28,7 @@ SHARPENED = 3  # images whose selection is shown at each moment
 
 def write_report(folder: Path | str, out: Path | None = None) -> Path:
     """Write the report of the run in `folder` to `out` (default: into the folder) and return its path."""
-    run = read_run(folder)
+    run = RunFolder(folder).read()
     answers = run.predictions.get(run.split or "")
     examiner, trouble = _examiner(run) if answers else (None, None)
     body = [
@@ -39,7 +42,7 @@ def write_report(folder: Path | str, out: Path | None = None) -> Path:
         _sharpening(run, examiner),
         _facts(run),
     ]
-    return write_whole(out or run.folder / "report.html", page(f"{run.name} · Saccade", *body))
+    return write_whole(out or run.folder.report_file, page(f"{run.name} · Saccade", *body))
 
 
 def _examiner(run: Run) -> tuple[Examiner | None, Html | None]:
@@ -62,7 +65,7 @@ def _paragraph(text: str, kind: str = "soft") -> Html:
 # ---- numbers
 
 
-def _opening(run: Run, answers: Answers | None) -> Html:
+def _opening(run: Run, answers: PredictionTable | None) -> Html:
     title = element("h1", run.name)
     if answers is None:
         return element("header", title, _paragraph(f"Step {run.steps_done:,}: not evaluated yet.", "lead"))
@@ -72,7 +75,7 @@ def _opening(run: Run, answers: Answers | None) -> Html:
     return element("header", title, lead, element("div", *tiles, class_="tiles"), note)
 
 
-def summary(run: Run, answers: Answers, numbers: Sequence[Number]) -> str:
+def summary(run: Run, answers: PredictionTable, numbers: Sequence[Number]) -> str:
     """The run in a few sentences."""
     known, spent = {number.name: number.estimate for number in numbers}, cost(run)
     said = (
@@ -137,12 +140,12 @@ def _warnings(run: Run) -> Html | None:
 
 
 def _curves(run: Run) -> Html | None:
-    if not len(run.metrics.get("step", ())):
+    if not run.metrics:
         return None
     return _section("Learning curves", chart(learning_curves(run), "Loss, accuracy and more over the training steps"))
 
 
-def _confusions(answers: Answers) -> Html:
+def _confusions(answers: PredictionTable) -> Html:
     counts = count_confusions(answers)
     of = counts.sum(axis=1)
     wrong = [
@@ -161,7 +164,7 @@ def _confusions(answers: Answers) -> Html:
 # ---- pictures
 
 
-def _answers(answers: Answers, examiner: Examiner) -> Html:
+def _answers(answers: PredictionTable, examiner: Examiner) -> Html:
     groups = {
         "Wrong answers, the surest first": confident_mistakes(answers, EXAMPLES),
         "Right answers, of usual confidence": typical_successes(answers, EXAMPLES),
@@ -176,7 +179,7 @@ def _answers(answers: Answers, examiner: Examiner) -> Html:
     return _section("Answers and where they came from", *parts)
 
 
-def _see(examiner: Examiner, answer: Answer) -> Look | BadImage:
+def _see(examiner: Examiner, answer: PredictionRow) -> Look | BadImage:
     try:
         return examiner.see(answer).look
     except BadImage as error:
@@ -195,7 +198,7 @@ def _key(looks: Sequence[Look]) -> str:
     return " ".join(line for line, applies in lines.items() if applies)
 
 
-def _example(answer: Answer, look: Look | BadImage) -> Html:
+def _example(answer: PredictionRow, look: Look | BadImage) -> Html:
     caption = Caption(answer.predicted, answer.confidence, answer.label)
     said = element("span", caption.text, class_="right" if answer.right else "wrong")
     if isinstance(look, BadImage):
@@ -204,7 +207,7 @@ def _example(answer: Answer, look: Look | BadImage) -> Html:
     return enlargeable(photo(overlay(look, width_in=6.5), f"{name}: {caption.text}"), join((said, f" · {name}")))
 
 
-def _gallery(answers: Answers, examiner: Examiner) -> Html | None:
+def _gallery(answers: PredictionTable, examiner: Examiner) -> Html | None:
     each = max(3, min(8, GALLERY_IMAGES // len(answers.classes)))
     strips, scored, seen = [], False, False
     for name in answers.classes[:GALLERY_CLASSES]:
@@ -226,10 +229,10 @@ def _gallery(answers: Answers, examiner: Examiner) -> Html | None:
 
 
 def _sharpening(run: Run, examiner: Examiner | None) -> Html | None:
-    if not run.panels:
+    steps = run.folder.panel_steps()
+    if not steps:
         return None
-    places = sorted({0, len(run.panels) // 2, len(run.panels) - 1})
-    moments = [read_panel(run.panels[place]) for place in places]
+    moments = [run.folder.panel(steps[place]) for place in sorted({0, len(steps) // 2, len(steps) - 1})]
     key = (
         "The same images during training. A soft selection tries many places at once, and every patch is a blend of "
         "them, until it has sharpened. The fainter a box, the less of it is in the patches."
@@ -245,7 +248,7 @@ def _moment(run: Run, panel: Panel, number: int, examiner: Examiner | None) -> H
     glance = panel.glances[number]
     grid = getattr(examiner.model, "grid", None) if examiner else None
     picture = overlay(glance_look(glance, extent(grid(glance.size)) if grid else None), width_in=5.0)
-    done = panel.main_step / max(1, int(run.recipe.get("steps", 1)))
+    done = panel.progress
     when = "start" if done <= 0 else "end" if done >= 1 else f"after {percent(done, 0)} of training"
     noise = "" if math.isnan(panel.sigma) else f", σ = {panel.sigma:.3f}" if panel.sigma else ", no noise"
     text = f"{when}: step {panel.step:,}{noise}"
@@ -263,7 +266,7 @@ def _facts(run: Run) -> Html:
         "patches": _stage(model, "selection", "extraction") if run.system == "patch_selection" else None,
         "options": _stage(model, "options"),
         "features": _stage(model, "features"),
-        "steps": f"{run.steps_done:,} of {run.recipe.get('batch')} images, {run.warm_up_steps:,} of them warm-up",
+        "steps": f"{run.steps_done:,} of {run.recipe.get('batch')} images, {_phases(run)}",
         "seed": known.get("seed", run.recipe.get("seed")),
         "began": known.get("began"),
         "finished": known.get("finished"),
@@ -275,10 +278,14 @@ def _facts(run: Run) -> Html:
         "versions": ", ".join(f"{name} {version}" for name, version in (known.get("versions") or {}).items()),
         "command": known.get("command"),
     }
-    recipe = (run.folder / "recipe.yaml").read_text()
+    recipe = run.folder.recipe_text()
     details = element("details", element("summary", "The whole recipe"), element("pre", recipe))
     told = [(name, value) for name, value in rows.items() if value not in (None, "")]
     return _section("What this run was", table((), told), details)
+
+
+def _phases(run: Run) -> str:
+    return ", ".join(f"{phase.name} {phase.end - phase.first:,}" for phase in run.phases)
 
 
 def _stage(model: dict[str, Any], *names: str) -> str:

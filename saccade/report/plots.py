@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from PIL import Image
 
-from saccade.report.run import Answers, Run
+from saccade.runs.prediction_tables import PredictionTable
+from saccade.runs.run_contents import Run
 
 TRAIN, VALIDATION, SECOND, MUTED = "#7fa8d1", "#1f4e8c", "#d1720f", "#8a8a8a"
 # Okabe and Ito's colors, told apart by the color-blind.
@@ -87,7 +88,7 @@ def _chart(axes: Axes, run: Run, title: str) -> None:
     for curve in CHARTS[title]:
         steps, values = run.series(curve.column)
         _warm_up_part(axes, run, curve, steps, values)
-        main = steps >= run.warm_up_steps
+        main = steps >= run.first_step_with_labels
         _line(axes, steps[main], values[main], curve)
     axes.set(title=title, xlabel="step")
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -95,8 +96,8 @@ def _chart(axes: Axes, run: Run, title: str) -> None:
     axes.set_ylim(bottom=0, top=1.02 if title in SHARES else None)
     if title in SHARES:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    if run.warm_up_steps:
-        axes.axvspan(0, run.warm_up_steps, color=MUTED, alpha=0.15, lw=0)
+    if run.first_step_with_labels:
+        axes.axvspan(0, run.first_step_with_labels, color=MUTED, alpha=0.15, lw=0)
         axes.annotate("warm-up", (0, 1), (2, -3), "axes fraction", "offset points", va="top", rotation=90, color=MUTED)
     if len(axes.get_legend_handles_labels()[1]) > 1:
         axes.legend(loc="best", fontsize=8)
@@ -104,7 +105,7 @@ def _chart(axes: Axes, run: Run, title: str) -> None:
 
 def _warm_up_part(axes: Axes, run: Run, curve: Curve, steps: np.ndarray, values: np.ndarray) -> None:
     # The loss of the warm-up is another one (missing detail, without labels), so it gets another color.
-    early = steps < run.warm_up_steps
+    early = steps < run.first_step_with_labels
     if curve.column == "train/loss" and early.any():
         axes.plot(steps[early], values[early], color=MUTED, lw=1)
 
@@ -132,7 +133,7 @@ def moving_mean(values: Float[np.ndarray, " n"], *, share: float = 0.04) -> Floa
     return (total[last] - total[first]) / (last - first)
 
 
-def count_confusions(answers: Answers) -> Int[np.ndarray, "L L"]:
+def count_confusions(answers: PredictionTable) -> Int[np.ndarray, "L L"]:
     """How often class i (row) was said to be class j (column)."""
     number = {name: i for i, name in enumerate(answers.classes)}
     counts = np.zeros((len(number), len(number)), np.int64)
@@ -141,7 +142,7 @@ def count_confusions(answers: Answers) -> Int[np.ndarray, "L L"]:
     return counts
 
 
-def confusion_matrix(answers: Answers) -> Figure:
+def confusion_matrix(answers: PredictionTable) -> Figure:
     """Truth in rows, answers in columns; colors are shares of a row. With few classes the counts are written in."""
     counts = count_confusions(answers)
     shares = counts / counts.sum(axis=1, keepdims=True).clip(min=1)
@@ -203,7 +204,7 @@ def curves_together(runs: Sequence[Run]) -> Figure:
 
 def _line_of_run(axes: Axes, run: Run, column: str, color: str) -> None:
     steps, values = run.series(column)
-    main = steps >= run.warm_up_steps
+    main = steps >= run.first_step_with_labels
     if main.any():
         smooth = moving_mean(values[main]) if column.startswith("train/") else values[main]
         axes.plot(steps[main] * int(run.recipe.get("batch", 1)), smooth, color=color, lw=1.6, label=run.name)

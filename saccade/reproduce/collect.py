@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from saccade.report.run import Run, read_run
 from saccade.reproduce.jobs import Job, Request, essence, make_job, run_name, state
 from saccade.reproduce.table_types import Row
+from saccade.runs import RunFolder
+from saccade.runs.run_contents import Run
 
 PROVENANCE = ("hardware", "threads", "commit", "saccade", "python", "versions", "finished")
 LEARNING = ("steps_to_50", "steps_to_90", "failed")  # told anew each time: they depend on the best run
@@ -78,7 +79,7 @@ def _runs(request: Request, row: Row) -> Iterator[Result]:
     for seed in (int(name) for name in seeds if name.isdecimal()):
         job = job_of(request, row, seed)
         if state(job) == "finished":
-            run = read_run(job.folder)
+            run = RunFolder(job.folder).read()
             steps, accuracy = run.series("val/accuracy")
             curve = tuple(zip((int(step) for step in steps), map(float, accuracy), strict=True))
             yield Result(row, seed, fingerprint(job), _numbers(run, job.evaluation), curve, as_text(run.facts), run)

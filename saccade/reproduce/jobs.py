@@ -17,6 +17,7 @@ from jsonargparse import ArgumentError
 
 from saccade.recipes import SUFFIXES
 from saccade.reproduce.table_types import Plan, Row, Scale, Table
+from saccade.runs import RunFolder
 from saccade.training.recipe import Recipe, load_recipe
 
 State = Literal["missing", "begun", "trained", "finished", "other"]
@@ -148,24 +149,21 @@ def _places(request: Request, recipe: Recipe) -> Iterator[str]:
 
 def state(job: Job) -> State:
     """How far a job is: "trained" if only its evaluation is missing, "other" if the folder's run has other settings."""
-    path = job.folder / "recipe.yaml"
-    if not path.is_file():
+    folder = RunFolder(job.folder)
+    if not folder.is_run:
         return "missing"
-    if _read(path) != essence(job.recipe):
-        return "other"
-    facts = job.folder / "run.json"
-    if not facts.is_file() or "finished" not in json.loads(facts.read_text()):
-        return "begun"
-    evaluated = not job.evaluate or (job.folder / "evaluation" / f"{job.evaluation}.json").is_file()
-    return "finished" if evaluated else "trained"
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    """What a run was made with; None if this version does not know all of its settings."""
     try:
-        return essence(_load(path, content=path.read_text()))
-    except (ArgumentError, ValueError):
-        return None
+        same, finished = _settings(folder) == essence(job.recipe), folder.finished
+    except (ArgumentError, ValueError):  # of another version
+        return "other"
+    if not (same and finished):
+        return "begun" if same else "other"
+    return "trained" if job.evaluate and not folder.evaluated(job.evaluation) else "finished"
+
+
+def _settings(folder: RunFolder) -> dict[str, Any]:
+    """What a run was made with."""
+    return essence(_load(folder.recipe_file, content=folder.recipe_text()))
 
 
 @cache

@@ -8,7 +8,6 @@ that was killed leaves its runs behind, still training; each holds a lock on its
 runner waits for it instead of training in the same folder twice.
 """
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -17,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
+
+from filelock import lock_descriptor
 
 from saccade.reproduce.jobs import Job, State, state
 
@@ -102,9 +103,7 @@ def _lock(job: Job) -> IO[str] | None:
     """The lock on the job's folder, or None if a process holds it. It goes on to the run, and ends with it."""
     job.folder.parent.mkdir(parents=True, exist_ok=True)
     lock = job.beside("lock").open("w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not lock_descriptor(lock.fileno(), blocking=False):
         lock.close()
         return None
     return lock

@@ -9,17 +9,31 @@ from saccade.images import Sources
 
 
 @runtime_checkable
-class Candidates(Protocol):
-    """Whatever N candidates are: a `Grid`, or anchors of many sizes, all read at the size `patch`."""
+class Readable(Protocol):
+    """Places whose pixels can be read, all at the size `patch`: all that extraction asks for."""
 
     @property
     def patch(self) -> tuple[int, int]:
         """Height and width of what `read` gives."""
         ...
 
+    def read(self, image: Float[Tensor, "B C H W"] | Sources, index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
+        """The pixels of each place, differentiable with respect to the image."""
+        ...
+
+
+@runtime_checkable
+class Candidates(Readable, Protocol):
+    """Whatever N candidates are: a `Grid`, or anchors of many sizes."""
+
     @property
     def num_candidates(self) -> int:
         """N."""
+        ...
+
+    @property
+    def inside(self) -> Bool[Tensor, "B N"] | None:
+        """In a batch of images padded to one size, which candidates lie in each picture; None without padding."""
         ...
 
     @property
@@ -32,19 +46,10 @@ class Candidates(Protocol):
         """Left, top, right, bottom of `chart` in image pixels; perhaps a little beyond the image."""
         ...
 
-    @property
-    def inside(self) -> Bool[Tensor, "B N"] | None:
-        """In a batch of images padded to one size, which candidates lie in each picture; None without padding."""
-        ...
-
     def chart(self, scores: Float[Tensor, " N"]) -> Float[Tensor, "rows cols"]:
         """The scores as a map to look at."""
         ...
 
     def boxes(self, index: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape 4"]:
         """Left, top, right, bottom in image pixels."""
-        ...
-
-    def read(self, image: Float[Tensor, "B C H W"] | Sources, index: Int[Tensor, "B S"]) -> Float[Tensor, "B S C P Q"]:
-        """The pixels of each candidate, differentiable with respect to the image."""
         ...

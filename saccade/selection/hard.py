@@ -101,6 +101,6 @@ class Exhaustive(nn.Module, Selector):
         if inside is not None and not torch.compiler.is_compiling() and not inside.all():
             raise ValueError(
                 "exhaustive selection would look at the padding of a batch of images of different sizes: give all of "
-                "them one size with data.resize"
+                "them one size with model.preparation.resize"
             )
         return exhaustive(scores)

@@ -37,7 +37,7 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
     """The recipe's optimizer over the groups "scorer" and "rest" of a model's trainable parameters.
 
     >>> from saccade import ModelConfig, PatchSelectionModel
-    >>> model = PatchSelectionModel(ModelConfig(num_classes=4, image_size=(300, 400)))
+    >>> model = PatchSelectionModel.from_config(ModelConfig(num_classes=4, image_size=(300, 400)))
     >>> [(group["name"], len(group["params"])) for group in make_optimizer(model, Recipe()).param_groups]
     [('scorer', 8), ('rest', 28)]
     """

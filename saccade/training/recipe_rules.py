@@ -28,9 +28,9 @@ def _is_size(value: Any) -> bool:
 RULES = (
     _Rule("steps batch validate_every devices nodes", lambda value: value >= 1, "at least 1"),
     _Rule("seed warm_up.steps data.workers", lambda value: value >= 0, "0 or more"),
-    _Rule("data.max_pixels", lambda value: value >= 1, "at least 1"),
+    _Rule("model.preparation.max_pixels", lambda value: value >= 1, "at least 1"),
     _Rule(
-        "data.resize",
+        "model.preparation.resize",
         lambda value: min(value) >= 1,
         "a height and a width of at least one pixel, such as [960, 1280]",
     ),

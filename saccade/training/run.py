@@ -28,15 +28,15 @@ from saccade.data.loading import load_as_given, source_name
 from saccade.data.records import UNSPLIT, DataError, Records
 from saccade.evaluation import wilson_interval
 from saccade.report.page import write_report
+from saccade.runs import RunFolder
+from saccade.runs.run_facts import Facts
 from saccade.system import System
-from saccade.training.alone import alone_in
 from saccade.training.batches import open_records, open_split, with_validation
 from saccade.training.callbacks import Checkpoints, CollapseWatch, Panels, Progress
 from saccade.training.callbacks.checkpoints import latest_whole
-from saccade.training.folder import check_folder, claim_folder
+from saccade.training.folder import check_folder
 from saccade.training.log import CSVLog
-from saccade.training.provenance import Facts
-from saccade.training.recipe import Recipe, load_recipe
+from saccade.training.recipe import Recipe, dump_recipe, load_recipe
 from saccade.training.task import Task
 from saccade.training.testing import save_evaluation
 from saccade.training.trainer import interruptible, make_trainer
@@ -47,22 +47,25 @@ def train(recipe: Recipe, folder: Path | str, *, console: Console | None = None)
 
     >>> train(load_recipe("signs/perturbed"), "runs/signs")  # doctest: +SKIP
     """
-    folder, console = Path(folder), console or Console()
-    check_folder(folder, recipe)
-    if Facts(folder / "run.json").get("finished"):
+    # Processes that train together share the folder; of several machines none knows here which one it is.
+    first = getattr(rank_zero_only, "rank", 0) == 0
+    files = RunFolder(folder, writes=first)
+    folder, console = files.path, console or Console()
+    check_folder(files, recipe)
+    if files.finished:
         console.print(f"{folder} is finished; give another folder to train again", soft_wrap=True)
-        if not (folder / "report.html").is_file():  # it was stopped between the two
+        if not files.report_file.is_file():  # it was stopped between the two
             _show_report(folder, console)
         return folder
     task = make_task(recipe)
     _show_notes(task.data["train"].records, console)
-    # Processes that train together share the folder; of several machines none knows here which one it is.
-    first = getattr(rank_zero_only, "rank", 0) == 0 and recipe.nodes == 1
-    with alone_in(folder) if first else nullcontext():
-        rank_zero_only(claim_folder)(folder, recipe)
-        facts = Facts(folder / "run.json")
-        facts.begin(recipe, task.model)
-        _fit(task, folder, facts, console)
+    with files.alone() if first and recipe.nodes == 1 else nullcontext():
+        files.claim(dump_recipe(recipe))
+        parameters = sum(p.numel() for p in task.model.parameters())
+        facts = files.begin(
+            seed=recipe.seed, parameters=parameters, phases=_phases(recipe), accelerator=recipe.accelerator
+        )
+        _fit(task, files, facts, console)
         for split in ("val", "test"):
             if split in task.data:
                 summary = _evaluate(folder, load_model(folder / "best"), task.data[split], split, recipe, console)
@@ -198,22 +201,28 @@ def _evaluate(
     trainer = make_trainer(recipe, folder, callbacks=[Progress(console)])
     with interruptible():
         trainer.test(task, verbose=False)
-    return save_evaluation(task, trainer, folder / "evaluation", name)
+    return save_evaluation(task, trainer, folder, name)
 
 
-def _fit(task: Task, folder: Path, facts: Facts, console: Console) -> None:
-    checkpoint = latest_whole(folder / "checkpoints")
+def _phases(recipe: Recipe) -> list[dict[str, Any]]:
+    warm_up, end = recipe.warm_up.steps, recipe.total_steps
+    phases = [{"name": "warm-up", "from": 0, "to": warm_up}, {"name": "training", "from": warm_up, "to": end}]
+    return phases if warm_up else phases[1:]
+
+
+def _fit(task: Task, files: RunFolder, facts: Facts, console: Console) -> None:
+    folder, checkpoint = files.path, latest_whole(files.checkpoints)
     step = int(checkpoint.stem) if checkpoint else 0
     if checkpoint:
         console.print(f"going on at step {step} of {folder}", soft_wrap=True)
     logs = [
-        CSVLog(folder / "metrics.csv", step=step),
+        CSVLog(files.open_metrics(step=step)),
         TensorBoardLogger(folder, "tensorboard", "", purge_step=step + 1),
     ]
     # Counted at every checkpoint: of a run that is killed, nothing more than what it will train again is left out.
     best_by = None if task.recipe.final else task.recipe.best_by
     checkpoints = Checkpoints(folder, best_by=best_by, saved=facts.count_seconds)
-    callbacks = [Progress(console), CollapseWatch(folder), Panels(folder / "panels"), checkpoints]
+    callbacks = [Progress(console), CollapseWatch(files), Panels(files), checkpoints]
     trainer = make_trainer(task.recipe, folder, callbacks=callbacks, logger=logs)
     facts.start_clock()
     try:

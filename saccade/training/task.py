@@ -160,7 +160,7 @@ class Task(lightning.LightningModule):
         vitals = {names[group["name"]]: group["lr"] for group in optimizer.param_groups}
         if self.sigma is not None:
             vitals["sigma"] = self.sigma
-        if hasattr(self.model, "scorer"):
+        if self.model.scorer is not None:
             gradients = [p.grad for p in self.model.scorer.parameters() if p.grad is not None]
             vitals["scorer_gradient"] = float(torch.nn.utils.get_total_norm(gradients))
         return vitals
@@ -235,7 +235,7 @@ def _check_streaming(recipe: Recipe) -> None:
         )
     if (name := recipe.data.augmentation["name"]) != "none":
         raise ValueError(
-            f"the augmentation {name} needs the pixels of whole images, and preparation.stream reads parts of them: set "
+            f"the augmentation {name} needs the pixels of whole images, and preparation.stream reads parts: set "
             "data.augmentation to {name: none}"
         )
 

@@ -72,7 +72,7 @@ def test_a_model_with_all_patches():
         extraction={"patch": 24},
         aggregation={"name": "attention", "hidden": 16},
     )
-    model = PatchSelectionModel(config)
+    model = PatchSelectionModel.from_config(config)
     output = model(torch.rand(2, 3, 64, 64))
     assert output.features.shape[1] == output.raw_scores.shape[1]
     model.loss(output, torch.tensor([0, 1]), entropy_coefficient=0.0).backward()

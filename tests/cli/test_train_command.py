@@ -78,7 +78,7 @@ def test_a_key_of_a_stage_counts_wherever_the_stage_stands(flags):
         ("--view-scale", "0", "model.view.scale is 0: expected a number above 0"),
         ("--view-scale", "abc", "model.view.scale is abc: expected a number above 0"),
         ("--model.scorer.pool", "0", "model.scorer.pool is 0: expected a whole number"),
-        ("--data.resize", "[0, 64]", "data.resize is [0, 64]: expected a height and a width"),
+        ("--model.preparation.resize", "[0, 64]", "model.preparation.resize is [0, 64]: expected a height and a width"),
     ],
 )
 def test_values_are_looked_at_before_others_are_chosen_by_them(flag, value, message, pets, tmp_path, capsys):

@@ -8,16 +8,20 @@ from torch.testing import assert_close
 from torchvision.transforms import v2
 
 from saccade.data.augment import (
-    AUGMENTATIONS,
     Crop,
     Flip,
     JitterColor,
     Translate,
+    billiard,
+    build_augmentation,
     crop,
+    crop_and_flip,
     flip,
     jitter_color,
+    traffic,
     translate,
 )
+from saccade.preparation import Preparation
 
 
 def seeded(seed: int = 0) -> Generator:
@@ -58,9 +62,9 @@ def test_translations_are_uniform_over_all_offsets():
     assert ((counts - expected) ** 2 / expected).sum() < 93
 
 
-@pytest.mark.parametrize(("name", "max_px"), [("traffic", 100), ("billiard", 50)])
-def test_the_paper_s_translations_reach_their_range_and_no_further(name, max_px):
-    training = AUGMENTATIONS[name](seeded()).training
+@pytest.mark.parametrize(("augmentation", "max_px"), [(traffic, 100), (billiard, 50)])
+def test_the_paper_s_translations_reach_their_range_and_no_further(augmentation, max_px):
+    training = augmentation(generator=seeded())
     step = training.transforms[0] if isinstance(training, v2.Compose) else training
     assert isinstance(step, Translate)
     corners = corners_of(step(numbered(120, 120, 600)))
@@ -134,21 +138,18 @@ def test_the_generator_decides(step):
 
 
 def test_birds_are_cropped_and_flipped():
-    birds = AUGMENTATIONS["cub"](seeded())
     column = torch.linspace(0, 1, 600).expand(2, 3, 600, 600)
-    center = birds.evaluation(column)
-    assert_close(center, column[:, :, 76:524, 76:524])
-    trained = birds.training(column)
+    assert_close(Preparation(crop=(448, 448)).see(column), column[:, :, 76:524, 76:524])
+    trained = crop_and_flip(crop=(448, 448), generator=seeded())(column)
     assert trained.shape == (2, 3, 448, 448)
     for image in trained:
         row = image[0, 0]
         rising = row if row[0] < row[-1] else row.flip(0)
         left = round(rising[0].item() * 599)
         assert_close(rising, column[0, 0, 0, left : left + 448])
-    assert AUGMENTATIONS["cub"](None, crop=[8, 6]).evaluation(column).shape == (2, 3, 8, 6)
 
 
-@pytest.mark.parametrize("name", ["traffic", "billiard"])
-def test_evaluation_sees_the_image_itself(name):
-    image = torch.rand(2, 3, 8, 8)
-    assert torch.equal(AUGMENTATIONS[name](None).evaluation(image), image)
+def test_a_recipe_s_crop_is_that_of_the_preparation():
+    assert build_augmentation({"name": "cub"}, crop=(8, 6))(torch.rand(2, 3, 20, 20)).shape == (2, 3, 8, 6)
+    with pytest.raises(ValueError, match=r"model\.preparation\.crop"):
+        build_augmentation({"name": "cub"})

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from saccade.data.generate import SETTINGS_FILE, make
 from saccade.data.records import DataError
-from saccade.files import locked
 
 SMALL = {"signs": (96, 128), "billiard": (128, 128)}
 
@@ -62,7 +62,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(whole: dict[str, Path], tmp_path
 
 def test_two_that_make_the_same_set_take_turns(whole: dict[str, Path], tmp_path: Path):
     out, options = tmp_path / "signs", {"count": 12, "size": SMALL["signs"], "seed": 3, "workers": 1}
-    with ThreadPoolExecutor(2) as pool, locked(tmp_path / ".signs.lock", wait=False):
+    with ThreadPoolExecutor(2) as pool, FileLock(tmp_path / ".signs.lock"):
         both = [pool.submit(make, "signs", out, **options) for _ in range(2)]
         time.sleep(0.3)
         assert not out.exists()

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from saccade import ModelConfig, PatchSelectionModel
-from saccade.building import SYSTEMS
+from saccade.building import build_model
 from saccade.evaluation import cost, multiply_adds, peak_memory_mb
 
 
@@ -21,14 +21,14 @@ def test_the_scorer_and_the_features_are_counted_apart():
         "extraction": {"patch": 16},
         "features": {"name": "ats"},
     }
-    model = PatchSelectionModel(ModelConfig(num_classes=2, image_size=(64, 64), **stages)).train()
+    model = PatchSelectionModel.from_config(ModelConfig(num_classes=2, image_size=(64, 64), **stages)).train()
     counts = multiply_adds(model, (64, 64))
     view = 32 * 32
     assert counts["scorer"] == view * (3 * 4 + 4 * 1)
     head = 32 * 32 + 32 * 2
     assert counts["total"] == counts["scorer"] + counts["features"] + head
     assert model.training
-    gray = PatchSelectionModel(ModelConfig(num_classes=2, image_size=(64, 64), channels=1, **stages))
+    gray = PatchSelectionModel.from_config(ModelConfig(num_classes=2, image_size=(64, 64), channels=1, **stages))
     assert multiply_adds(gray, (64, 64), channels=1)["scorer"] == view * (1 * 4 + 4 * 1)
 
 
@@ -45,7 +45,7 @@ def test_a_backbone_that_reads_the_view_and_the_parts_is_counted_with_both(syste
         "features": {"name": "backbone", "model": "test_resnet"},
         "aggregation": {"name": aggregation},
     }
-    model = SYSTEMS[system](ModelConfig(system=system, num_classes=3, image_size=(128, 160), **stages))
+    model = build_model(ModelConfig(system=system, num_classes=3, image_size=(128, 160), **stages))
     counts = multiply_adds(model, (128, 160))
     backbone = nn.Sequential(model.features)
     view = multiply_adds(backbone, (64, 96))["total"]  # 64×80, filled up to whole cells
@@ -56,7 +56,7 @@ def test_a_backbone_that_reads_the_view_and_the_parts_is_counted_with_both(syste
 
 def test_a_bias_alone_costs_nothing():
     config = ModelConfig(system="majority", num_classes=3, image_size=(64, 64))
-    assert multiply_adds(SYSTEMS["majority"](config), (64, 64)) == {"total": 0}
+    assert multiply_adds(build_model(config), (64, 64)) == {"total": 0}
 
 
 def test_features_grow_with_the_number_of_patches():
@@ -64,7 +64,7 @@ def test_features_grow_with_the_number_of_patches():
         config = ModelConfig(
             num_classes=2, image_size=(64, 64), selection={"name": "hard", "k": k}, extraction={"patch": 16}
         )
-        return multiply_adds(PatchSelectionModel(config), (64, 64))["features"]
+        return multiply_adds(PatchSelectionModel.from_config(config), (64, 64))["features"]
 
     assert features(4) == 4 * features(1)
 
@@ -84,7 +84,7 @@ def test_a_transformer_is_counted_though_torch_would_fuse_it():
     def total(layers):
         aggregation = {"name": "transformer", "layers": layers}
         stages = {"extraction": {"patch": 16}, "selection": {"name": "hard", "k": 4}, "aggregation": aggregation}
-        model = PatchSelectionModel(ModelConfig(num_classes=2, image_size=(64, 64), **stages))
+        model = PatchSelectionModel.from_config(ModelConfig(num_classes=2, image_size=(64, 64), **stages))
         return multiply_adds(model, (64, 64))["total"]
 
     slots, dim, hidden = 4, 256, 512
@@ -94,5 +94,5 @@ def test_a_transformer_is_counted_though_torch_would_fuse_it():
 
 def test_a_model_in_double_precision_is_counted_too():
     stages = {"extraction": {"patch": 16}, "selection": {"name": "hard", "k": 4}}
-    model = PatchSelectionModel(ModelConfig(num_classes=2, image_size=(64, 64), **stages))
+    model = PatchSelectionModel.from_config(ModelConfig(num_classes=2, image_size=(64, 64), **stages))
     assert multiply_adds(model.double(), (64, 64)) == multiply_adds(model.float(), (64, 64))

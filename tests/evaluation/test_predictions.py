@@ -153,7 +153,7 @@ def test_the_real_model_on_images_of_different_sizes():
         extraction={"patch": 8},
         features={"name": "ats", "width": 8},
     )
-    model, samples = PatchSelectionModel(config).eval(), make_samples()
+    model, samples = PatchSelectionModel.from_config(config).eval(), make_samples()
     together = predict_batch(model, collate(samples, multiple_px=2))
     assert_same(together, join([predict_batch(model, collate([sample])) for sample in samples]))
     assert together.centers.shape == (6, 2, 2)

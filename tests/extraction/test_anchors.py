@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from saccade import Selection, extract, perturbed_topk
-from saccade.extraction import Candidates
 from saccade.extraction.anchors import AnchorExtraction, Anchors, make_anchors, resize_regions
+from saccade.selection import Candidates
 
 
 def slow_table(height: int, width: int, *, factor: int = 1) -> list[list[int]]:

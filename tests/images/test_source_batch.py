@@ -43,7 +43,7 @@ def make_model(**stages) -> PatchSelectionModel:
         "extraction": {"patch": [24, 30]},
         "features": {"name": "ats", "width": 8},
     }
-    return PatchSelectionModel(ModelConfig(num_classes=3, image_size=(HEIGHT, WIDTH), **(chosen | stages)))
+    return PatchSelectionModel.from_config(ModelConfig(num_classes=3, image_size=(HEIGHT, WIDTH), **(chosen | stages)))
 
 
 def test_a_batch_has_the_pixels_of_its_sources(slides):

@@ -93,5 +93,5 @@ def test_every_recipe_that_ships_is_valid_and_builds_its_model(shipped):
     stages["features"] = {
         key: value for key, value in stages["features"].items() if key not in ("weights", "pretrained")
     }
-    size = recipe.data.resize or (recipe.data.generate or {}).get("size") or (960, 1280)
+    size = recipe.model.preparation.resize or (recipe.data.generate or {}).get("size") or (960, 1280)
     build_model(ModelConfig(num_classes=4, image_size=tuple(size), **stages))

@@ -6,14 +6,14 @@ from test_page import Reader
 
 from saccade.evaluation import wilson_interval
 from saccade.report.compare import COLUMNS, compare, rows, write_comparison
-from saccade.report.run import read_run
+from saccade.runs import RunFolder
 
 
 @pytest.fixture
 def runs(made_run, run_folder):
     shutil.rmtree(run_folder / "evaluation")
-    young = read_run(run_folder)
-    return [read_run(made_run), young._replace(name="[b]young | run")]
+    young = RunFolder(run_folder).read()
+    return [RunFolder(made_run).read(), young._replace(name="[b]young | run")]
 
 
 def test_a_row_holds_what_was_measured(runs):

@@ -6,7 +6,7 @@ from saccade.config import ModelConfig
 from saccade.extraction import Grid
 from saccade.model import PatchSelectionModel
 from saccade.report.look import extent, glance_look, look_at
-from saccade.report.run import read_panel, read_run
+from saccade.runs import RunFolder
 from saccade.systems import CNN
 
 STAGES = {
@@ -27,7 +27,7 @@ def image() -> torch.Tensor:
 
 def test_a_look_is_what_the_model_says_of_itself(image):
     torch.manual_seed(0)
-    model = PatchSelectionModel(ModelConfig(**STAGES)).eval()
+    model = PatchSelectionModel.from_config(ModelConfig(**STAGES)).eval()
     look, probability = look_at(model, image, torch.tensor([[1, 2, 3, 4]]))
     with torch.no_grad():
         output = model(image[None] / 255)
@@ -40,7 +40,7 @@ def test_a_look_is_what_the_model_says_of_itself(image):
 
 
 def test_its_crops_are_the_pixels_inside_its_boxes(image):
-    look = look_at(PatchSelectionModel(ModelConfig(**STAGES)).eval(), image).look
+    look = look_at(PatchSelectionModel.from_config(ModelConfig(**STAGES)).eval(), image).look
     padded = np.pad(look.image, ((99, 99), (99, 99), (0, 0)))
     for (left, top, right, bottom), crop in zip(look.boxes, look.crops, strict=True):
         np.testing.assert_array_equal(crop, padded[top + 99 : bottom + 99, left + 99 : right + 99])
@@ -54,7 +54,9 @@ def test_a_network_without_patches_leaves_them_empty(image):
 
 
 def test_the_score_map_spans_the_cells_its_patches_are_centered_on():
-    model = PatchSelectionModel(ModelConfig(**STAGES | {"image_size": (64, 64), "extraction": {"patch": 20}}))
+    model = PatchSelectionModel.from_config(
+        ModelConfig(**STAGES | {"image_size": (64, 64), "extraction": {"patch": 20}})
+    )
     grid = model.grid((64, 64))
     left, top, right, bottom = extent(grid)
     rows, cols = grid.shape
@@ -70,8 +72,8 @@ def test_a_single_cell_is_as_wide_as_its_patch():
 
 
 def test_the_strength_of_a_box_is_its_share_in_all_patches(made_run):
-    for path in read_run(made_run).panels:
-        glance = read_panel(path).glances[0]
+    for step in RunFolder(made_run).panel_steps():
+        glance = RunFolder(made_run).panel(step).glances[0]
         look = glance_look(glance)
         assert look.strength.sum() == pytest.approx(len(glance.patches), abs=1e-4)  # each patch is one whole
         assert look.extent == (0, 0, 64, 64)

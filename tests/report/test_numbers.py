@@ -6,11 +6,11 @@ from rich.console import Console
 
 from saccade.evaluation import wilson_interval
 from saccade.report.numbers import amount, cost, headline, interval, numbers_table, percent
-from saccade.report.run import read_run
+from saccade.runs import RunFolder
 
 
 def test_the_headline_is_what_the_evaluation_measured(made_run):
-    run = read_run(made_run)
+    run = RunFolder(made_run).read()
     found = {number.name: number.estimate for number in headline(run.predictions["test"])}
     measured = run.evaluations["test"]
     for name in ("accuracy", "balanced accuracy", "average precision", "hit rate", "overlap"):
@@ -22,19 +22,19 @@ def test_the_headline_is_what_the_evaluation_measured(made_run):
 
 
 def test_without_boxes_nothing_is_said_of_hits(made_run):
-    answers = read_run(made_run).predictions["test"]
+    answers = RunFolder(made_run).read().predictions["test"]
     blind = answers._replace(rows=tuple(row._replace(hit=np.nan, overlap=np.nan) for row in answers.rows))
     assert [number.name for number in headline(blind)] == ["accuracy", "balanced accuracy", "average precision"]
 
 
 def test_what_it_took(made_run):
-    spent = cost(read_run(made_run))
+    spent = cost(RunFolder(made_run).read())
     assert (spent.minutes, spent.images_seen, spent.parameters, spent.milliseconds) == (1.5, 64, 1234, 1.5)
     assert spent.patch_pixels / spent.image_pixels == pytest.approx(800 / 4096)
 
 
 def test_what_nobody_measured_is_a_dash(made_run):
-    run = read_run(made_run)
+    run = RunFolder(made_run).read()
     spent = cost(run._replace(facts={}, evaluations={}))
     assert amount(spent.minutes) == amount(spent.milliseconds) == percent(spent.patch_pixels) == "–"
 
@@ -45,13 +45,13 @@ def test_only_perfect_is_a_hundred(value, text):
 
 
 def test_intervals_stay_within_a_hundred(made_run):
-    for number in headline(read_run(made_run).predictions["test"]):
+    for number in headline(RunFolder(made_run).read().predictions["test"]):
         low, high = interval(number.estimate).split("–")
         assert 0 <= float(low) <= float(high) <= 100
 
 
 def test_a_summary_for_the_terminal(made_run):
-    summary = {**read_run(made_run).evaluations["test"], "hardware": "[red]a core"}
+    summary = {**RunFolder(made_run).read().evaluations["test"], "hardware": "[red]a core"}
     console = Console(width=100)
     with console.capture() as shown:
         console.print(numbers_table(summary))

@@ -10,7 +10,7 @@ import pytest
 from saccade.config import ModelConfig
 from saccade.evaluation import wilson_interval
 from saccade.report.page import write_report
-from saccade.report.run import read_run
+from saccade.runs import RunFolder
 from saccade.systems import CNN
 
 VOID = {"meta", "img", "input", "br"}
@@ -92,7 +92,7 @@ def test_its_numbers_are_those_of_the_table(whole, made_run):
 
 def test_every_answer_it_shows_is_in_the_table(whole, made_run):
     said = re.findall(r"([✓✗]) (\w+) \((\d+)% sure\)(?:, but it is (\w+))? · (\d+\.png)", whole.text)
-    rows = {Path(row.image).name: row for row in read_run(made_run).predictions["test"].rows}
+    rows = {Path(row.image).name: row for row in RunFolder(made_run).read().predictions["test"].rows}
     assert said
     for sign, predicted, sure, truth, name in said:
         assert (rows[name].predicted, rows[name].label) == (predicted, truth or predicted)

@@ -10,15 +10,16 @@ from saccade.report.plots import (
     mosaic,
     moving_mean,
 )
-from saccade.report.run import Answer, Answers, read_run
+from saccade.runs import RunFolder
+from saccade.runs.prediction_tables import PredictionRow, PredictionTable
 
 
-def answers_of(truth, said, classes) -> Answers:
+def answers_of(truth, said, classes) -> PredictionTable:
     rows = [
-        Answer("", classes[t], classes[s], 0.5, np.nan, np.nan, np.nan, (0.5,) * len(classes))
+        PredictionRow("", classes[t], classes[s], 0.5, np.nan, np.nan, np.nan, (0.5,) * len(classes))
         for t, s in zip(truth, said, strict=True)
     ]
-    return Answers(tuple(classes), tuple(rows))
+    return PredictionTable(tuple(classes), tuple(rows))
 
 
 @pytest.mark.parametrize("classes", [2, 12, 40, 200])
@@ -48,7 +49,7 @@ def test_a_class_without_images_does_not_divide_by_zero():
 
 
 def test_curves_are_the_logged_numbers_with_the_warm_up_apart(made_run):
-    run = read_run(made_run)
+    run = RunFolder(made_run).read()
     charts = {axes.get_title("left"): axes for axes in learning_curves(run).axes}
     assert list(charts) == ["Loss", "Accuracy", "Where it looks (validation)", "Noise σ of the selection"]
     steps, values = run.series("val/accuracy")
@@ -65,13 +66,13 @@ def test_curves_are_the_logged_numbers_with_the_warm_up_apart(made_run):
 
 def test_a_run_without_numbers_gives_an_empty_chart(run_folder):
     (run_folder / "metrics.csv").unlink()
-    run = read_run(run_folder)
+    run = RunFolder(run_folder).read()
     assert all(not axes.lines for axes in learning_curves(run).axes)
     assert not curves_together([run]).axes
 
 
 def test_runs_are_compared_over_the_images_they_saw(made_run):
-    run = read_run(made_run)
+    run = RunFolder(made_run).read()
     other = run._replace(name="larger batches", recipe=run.recipe | {"batch": 40})
     accuracy = curves_together([run, other]).axes[0]
     one, ten = (line.get_xdata() for line in accuracy.lines)

@@ -1,6 +1,5 @@
 """The runner, with commands that pretend to train: what is done is skipped, failures and kills harm nobody else."""
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -9,14 +8,18 @@ import time
 from pathlib import Path
 
 import pytest
+from filelock import lock_descriptor
 from tiny_table import pretend
 
 from saccade.reproduce.jobs import Job, list_jobs, state
 from saccade.reproduce.runner import run_jobs
+from saccade.runs.run_facts import SCHEMA
 from saccade.training.recipe import dump_recipe
 
 # A run that writes what training writes: it begins, works, counts how often it was started, and finishes.
-SCRIPT = """
+SCRIPT = (
+    f"SCHEMA = {SCHEMA}"
+    + """
 import json, os, pathlib, signal, sys, time
 folder, seconds = pathlib.Path(sys.argv[1]), float(sys.argv[2])
 folder.mkdir(parents=True, exist_ok=True)
@@ -27,12 +30,20 @@ def leave(*_):
     sys.exit(130)
 signal.signal(signal.SIGTERM, leave)
 time.sleep(seconds)
-(folder / "run.json").write_text(json.dumps({"finished": "now", "end": time.time()}))
+(folder / "run.json").write_text(json.dumps({"schema": SCHEMA, "finished": "now"}))
 """
+)
 
 
 def fake(job: Job, seconds: float = 0.0) -> Job:
-    command = (sys.executable, "-c", SCRIPT, str(job.folder), str(seconds), dump_recipe(job.recipe))
+    command = (
+        sys.executable,
+        "-c",
+        SCRIPT,
+        str(job.folder),
+        str(seconds),
+        dump_recipe(job.recipe),
+    )
     return job._replace(command=command)
 
 
@@ -112,7 +123,7 @@ def test_the_table_is_kept_when_another_runner_has_finished_a_run(jobs, request_
     held.parent.mkdir(parents=True)
     kept = []
     with held.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock_descriptor(lock.fileno())
 
         def finish_elsewhere(text: str) -> None:
             if "waits for the process at work" in text:

@@ -11,11 +11,11 @@ import pytest
 from saccade.building import build_model
 from saccade.config import ModelConfig
 from saccade.recipes import list_recipes
+from saccade.registry import build
 from saccade.reproduce.jobs import Request, list_jobs, make_job, run_name
 from saccade.reproduce.paper_tables import TABLES
 from saccade.reproduce.results import STATISTICS
 from saccade.reproduce.table_types import SCALES, Plan, choose
-from saccade.selection import SELECTIONS
 from saccade.training.recipe import load_recipe
 from saccade.training.recipe_rules import check_recipe
 
@@ -50,7 +50,7 @@ def test_nothing_is_trained_twice_for_another_choice_at_inference():
 @pytest.mark.parametrize("plan", [plan for plan in ROWS if plan.selection], ids=run_name)
 def test_a_row_read_from_another_evaluation_is_not_what_training_measures(plan: Plan):
     selection = load_recipe(plan.recipe, plan.flags).model.selection
-    chosen = SELECTIONS[selection["name"]](**{key: value for key, value in selection.items() if key != "name"})
+    chosen = build("selection", selection)
     assert chosen.discrete == (plan.selection == "soft")
     assert plan._replace(selection=None) in ROWS  # whose run it is
 

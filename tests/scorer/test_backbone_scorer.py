@@ -72,7 +72,7 @@ def test_its_batch_norms_fold():
 
 
 def test_the_center_is_saved_with_the_weights(tmp_path):
-    model = PatchSelectionModel(ModelConfig(**TINY))
+    model = PatchSelectionModel.from_config(ModelConfig(**TINY))
     model.scorer.center.fill_(3.0)
     model.save_pretrained(tmp_path)
     again = PatchSelectionModel.from_pretrained(tmp_path)
@@ -82,7 +82,7 @@ def test_the_center_is_saved_with_the_weights(tmp_path):
 
 def test_a_center_that_is_loaded_is_not_looked_for(tmp_path, monkeypatch):
     """At a stride of 32 the search takes many seconds, and what it finds would be overwritten."""
-    model = PatchSelectionModel(ModelConfig(**TINY))
+    model = PatchSelectionModel.from_config(ModelConfig(**TINY))
     model.save_pretrained(tmp_path)
     monkeypatch.setattr(backbone_scorer, "_find_center", lambda *_: pytest.fail("looked for"))
     for mode in (False, True):
@@ -96,7 +96,7 @@ def test_it_is_built_in_inference_mode_as_it_is_elsewhere():
     for mode in (False, True):
         torch.manual_seed(0)
         with torch.inference_mode(mode):
-            model = PatchSelectionModel(ModelConfig(**TINY)).eval()
+            model = PatchSelectionModel.from_config(ModelConfig(**TINY)).eval()
             assert model(torch.rand(1, 3, 96, 96)).logits.isfinite().all()
         centers.append(float(model.scorer.center))
     assert centers[0] == centers[1] != 2.0  # where it looks, not the middle of a cell
@@ -112,7 +112,7 @@ def test_a_saved_model_needs_the_weights_it_started_from_no_more(tmp_path):
         selection={"name": "hard", "k": 2},
         extraction={"patch": 32},
     )
-    model = PatchSelectionModel(config)
+    model = PatchSelectionModel.from_config(config)
     model.save_pretrained(tmp_path / "saved")
     start.unlink()
     again = PatchSelectionModel.from_pretrained(tmp_path / "saved")
@@ -148,7 +148,7 @@ def test_a_network_that_cannot_be_cut_off_is_refused_for_that():
 
 def test_the_feature_network_is_the_default_and_must_be_one_of_timms():
     config = {"num_classes": 2, "image_size": (96, 96), "view": {"scale": 0.5}, "selection": {"name": "hard", "k": 2}}
-    model = PatchSelectionModel(
+    model = PatchSelectionModel.from_config(
         ModelConfig(
             **config,
             scorer={"name": "backbone"},
@@ -158,12 +158,12 @@ def test_the_feature_network_is_the_default_and_must_be_one_of_timms():
     )
     assert type(model.scorer.stages.net) is type(model.features.net)
     with pytest.raises(ValueError, match="none of timm's here"):
-        PatchSelectionModel(ModelConfig(**config, scorer={"name": "backbone"}, extraction={"patch": 32}))
+        PatchSelectionModel.from_config(ModelConfig(**config, scorer={"name": "backbone"}, extraction={"patch": 32}))
 
 
 def test_labels_reach_every_cell_through_the_context_alone():
     torch.manual_seed(0)
-    model = PatchSelectionModel(
+    model = PatchSelectionModel.from_config(
         ModelConfig(
             num_classes=2,
             image_size=(96, 96),
@@ -182,7 +182,7 @@ def test_labels_reach_every_cell_through_the_context_alone():
 
 
 def test_a_model_that_sees_patches_alone_has_no_context_to_ask():
-    model = PatchSelectionModel(ModelConfig(num_classes=2, image_size=(120, 120), extraction={"patch": 32}))
+    model = PatchSelectionModel.from_config(ModelConfig(num_classes=2, image_size=(120, 120), extraction={"patch": 32}))
     output = model(torch.rand(1, 3, 120, 120))
     with pytest.raises(ValueError, match="nothing else is seen"):
         model.loss(output, torch.tensor([0]), context_coefficient=1.0)

@@ -158,12 +158,12 @@ def test_a_model_learns_where_to_look_and_refuses_other_aggregations():
         "extraction": {"patch": 20},
         "features": {"name": "ats", "width": 8, "l2_normalize": True},
     }
-    model = PatchSelectionModel(ModelConfig(**options))
+    model = PatchSelectionModel.from_config(ModelConfig(**options))
     output = model(torch.rand(2, 3, 64, 64))
     model.loss(output, torch.tensor([0, 1]), entropy_coefficient=0.0).backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.scorer.parameters())
     with pytest.raises(ValueError, match=r"ats does not go with the aggregation transformer: its samples estimate"):
-        PatchSelectionModel(ModelConfig(**options, aggregation={"name": "transformer"}))
+        PatchSelectionModel.from_config(ModelConfig(**options, aggregation={"name": "transformer"}))
 
 
 def test_bad_options_are_refused():

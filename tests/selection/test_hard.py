@@ -59,7 +59,7 @@ def test_no_score_is_so_low_that_chance_never_falls_on_it():
 
 def test_all_candidates_of_a_padded_batch_are_refused():
     scores, grid = torch.tensor([[0.3, -150.0]]), Grid(torch.tensor([0]), torch.arange(2) * 8, (8, 8))
-    with pytest.raises(ValueError, match=r"one size with data\.resize"):
+    with pytest.raises(ValueError, match=r"one size with .*preparation\.resize"):
         Exhaustive()(scores, grid.padded(torch.tensor([[8, 8]])))
     for whole in (None, grid, grid.padded(torch.tensor([[8, 16]]))):
         assert Exhaustive()(scores, whole).index.tolist() == [[0, 1]]

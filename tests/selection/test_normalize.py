@@ -59,5 +59,5 @@ def test_candidates_outside_get_no_gradient():
 
 
 def test_an_image_without_any_candidate_is_no_diverged_score():
-    with pytest.raises(ValueError, match=r"no candidate is centered in it: leave it out, or .* data\.resize"):
+    with pytest.raises(ValueError, match=r"no candidate is centered in it: leave it out, or .* preparation\.resize"):
         ignore_outside(torch.zeros(2, 3), torch.tensor([[True, True, False], [False, False, False]]))

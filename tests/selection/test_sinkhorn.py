@@ -178,9 +178,11 @@ def test_module_is_discrete_at_inference_if_asked():
 def test_order_of_slots_decides_about_concat():
     parts = {"num_classes": 2, "image_size": (96, 96), "view": {"scale": 0.5}, "extraction": {"patch": 16}}
     soft = {"name": "sinkhorn", "k": 2, "discrete": False}
-    PatchSelectionModel(ModelConfig(**parts, selection=soft, aggregation={"name": "concat"}))
+    PatchSelectionModel.from_config(ModelConfig(**parts, selection=soft, aggregation={"name": "concat"}))
     with pytest.raises(ValueError, match="score order in training"):
-        PatchSelectionModel(ModelConfig(**parts, selection=soft | {"discrete": True}, aggregation={"name": "concat"}))
+        PatchSelectionModel.from_config(
+            ModelConfig(**parts, selection=soft | {"discrete": True}, aggregation={"name": "concat"})
+        )
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def save_tiny_model(folder: Path) -> Path:
         features={"name": "ats", "width": 8},
         classes=CLASSES,
     )
-    PatchSelectionModel(config).save_pretrained(folder)
+    PatchSelectionModel.from_config(config).save_pretrained(folder)
     return folder
 
 

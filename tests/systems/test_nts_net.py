@@ -82,10 +82,12 @@ def test_the_loss_has_four_terms():
     model, (image, label) = NTSNet(make_config()).train(), make_batch()
     weight = torch.tensor([1.0, 2.0, 0.5])
     out = model(image)
-    parts = torch.stack([F.cross_entropy(out.part_logits[:, m], label, reduction="none") for m in range(4)], dim=1)
+    parts = torch.stack(
+        [F.cross_entropy(model.part_prediction(out.features)[:, m], label, reduction="none") for m in range(4)], dim=1
+    )
     proposed = out.raw_scores.gather(1, out.selection.index)
     expected = (
-        F.cross_entropy(out.image_logits, label, weight=weight)
+        F.cross_entropy(model.image_prediction(out.context), label, weight=weight)
         + F.cross_entropy(out.logits, label, weight=weight)
         + (parts * weight[label][:, None]).sum() / (4 * weight[label].sum())
         + ranking_loss(proposed, parts)
@@ -98,12 +100,17 @@ def test_each_loss_teaches_its_own_parts():
     model, (image, label) = NTSNet(make_config()).train(), make_batch()
     out = model(image)
     proposed = out.raw_scores.gather(1, out.selection.index)
-    part_losses = F.cross_entropy(out.part_logits.movedim(2, 1), label[:, None].expand(-1, 4), reduction="none")
+    part_losses = F.cross_entropy(
+        model.part_prediction(out.features).movedim(2, 1), label[:, None].expand(-1, 4), reduction="none"
+    )
     assert taught(model, ranking_loss(proposed, part_losses)) == {"scorer"}
-    assert taught(model, F.cross_entropy(out.image_logits, label)) == {"features", "image_prediction"}
+    assert taught(model, F.cross_entropy(model.image_prediction(out.context), label)) == {
+        "features",
+        "image_prediction",
+    }
     assert taught(model, F.cross_entropy(out.logits, label)) == {"features", "prediction"}
     assert taught(model, part_losses.mean()) == {"features", "part_prediction"}
-    assert taught(model, cross_entropies(out.logits, out.image_logits, out.part_logits, label)) == {
+    assert taught(model, cross_entropies(out.logits, model.image_prediction(out.context), model.part_prediction(out.features), label)) == {
         "features", "prediction", "image_prediction", "part_prediction"
     }  # fmt: skip
 
@@ -131,10 +138,10 @@ def test_in_evaluation_it_looks_at_the_k_best_proposals_only():
     grid = model.grid((128, 160))
     assert torch.equal(out.selection.index, nms_topk(out.raw_scores, grid.table, 2, iou=0.25))
     assert torch.equal(out.boxes, grid.boxes(out.selection.index))
-    assert out.part_logits.shape == (3, 2, 3)
+    assert model.part_prediction(out.features).shape == (3, 2, 3)
     model.selection.train()
     wider = model(image)  # the other proposals do not change the answer
-    assert wider.part_logits.shape == (3, 4, 3)
+    assert model.part_prediction(wider.features).shape == (3, 4, 3)
     assert_close(wider.logits, out.logits)
 
 
@@ -151,7 +158,7 @@ def test_the_answer_is_that_of_the_backbone_on_image_and_parts():
             part = F.interpolate(pixels[b : b + 1, :, top:bottom, left:right], (32, 32), mode="bilinear")
             vectors.append(model.features.net(part)[0])
         assert_close(out.logits[b], model.prediction(torch.cat(vectors)), atol=1e-4, rtol=1e-4)
-    assert_close(out.image_logits, model.image_prediction(whole))
+    assert_close(model.image_prediction(out.context), model.image_prediction(whole))
 
 
 @pytest.mark.parametrize("scale", [1, 0.5])

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from saccade import ModelConfig
 from saccade.building import build_model, load_model
 from saccade.images import cut_regions
-from saccade.report.look import look_at
+from saccade.looking import look_at
 from saccade.systems import SpatialTransformer
 from saccade.systems.glimpses import FREE, Transforms, glimpses
 from saccade.systems.spatial_transformer import spread
@@ -133,8 +133,10 @@ def test_a_run_from_training_to_the_report(tmp_path, monkeypatch):
 def test_a_look_shows_what_is_inside_the_boxes():
     model = make_model(extraction={"patch": [12, 16]}).float()
     image = torch.randint(256, (3, *SIZE), generator=torch.Generator().manual_seed(1)).byte()
-    look = look_at(model, image).look
-    assert (len(look.values), look.scores.size) == (0, 0)
+    seen = image[None] / 255
+    with torch.no_grad():
+        look = look_at(model(seen), size=(image.shape[-2], image.shape[-1]), seen=seen)
+    assert (len(look.box_scores), look.scores.size) == (0, 0)
     with torch.no_grad():
         assert look.boxes.tolist() == model(image[None] / 255).boxes[0].tolist()
     regions = cut_regions(image[None].float(), torch.from_numpy(look.boxes[None, :, :2]), PATCH)[0]
@@ -159,7 +161,7 @@ def test_bfloat16_keeps_its_place():
     [
         ({"aggregation": {"name": "transformer"}}, "glimpses lie anywhere; use mean, max, concat or attention"),
         ({"aggregation": {"name": "placed"}}, "does not go with the aggregation placed"),
-        ({"options": {"free": "rotation"}}, "options.free is 'rotation', expected one of translation, scale, affine"),
+        ({"options": {"free": "rotation"}}, "free is 'rotation', expected translation or scale or affine"),
         ({"options": {"k": 0}}, "options.k is 0, expected at least 1"),
         ({"options": {"memory": 3}}, "the system spatial has no option 'memory': it takes k, free"),
     ],

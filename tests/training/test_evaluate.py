@@ -15,7 +15,7 @@ from tiny_run import make_tiny_run
 
 from saccade.building import load_model
 from saccade.report.page import write_report
-from saccade.report.run import read_run
+from saccade.runs import RunFolder
 from saccade.selection import PerturbedTopK
 from saccade.training import run as run_module
 from saccade.training.run import evaluate, train
@@ -92,7 +92,7 @@ def test_names_that_are_not_utf8_are_kept_in_the_table_and_spelt_out_in_the_repo
         (spots / row["image"]).rename(folder / os.fsdecode(b"\xff" + Path(row["image"]).name.encode()))
     run = make_tiny_run(tmp_path / "run", tmp_path / "data")
     evaluate(run)
-    answers = read_run(run).predictions["test"]
+    answers = RunFolder(run).read().predictions["test"]
     assert {answer.image for answer in answers.rows} == {str(path) for path in (tmp_path / "data/test").glob("*/*")}
     assert answers.classes == ("caf\\udce9", "tea")
     page = write_report(run).read_text()

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from tiny import make_spots, tiny_recipe
 
-from saccade.training.log import read_metrics
+from saccade.runs.step_tables import read_metrics
 from saccade.training.recipe import WarmUp, dump_recipe, load_recipe
 from saccade.training.run import train
 

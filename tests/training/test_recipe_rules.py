@@ -32,9 +32,9 @@ def changed(key: str, value: Any) -> Recipe:
         ("warm_up.focus", -1.0, "0 or more"),
         ("balanced", 1.5, "a share from 0 to 1"),
         ("data.workers", -1, "0 or more"),
-        ("data.max_pixels", 0, "at least 1"),
+        ("model.preparation.max_pixels", 0, "at least 1"),
         ("data.cache_gb", -1.0, "0 or more"),
-        ("data.resize", (0, 100), "a height and a width of at least one pixel"),
+        ("model.preparation.resize", (0, 100), "a height and a width of at least one pixel"),
         ("optimizer.lr", -1e-3, "a number above 0"),
         ("optimizer.lr", float("nan"), "a number above 0"),
         ("optimizer.lr", float("inf"), "a number above 0"),
@@ -86,7 +86,7 @@ def test_a_scorer_that_starts_with_equal_scores_needs_a_gentle_start():
         ("schedule.warm_up", 0.0),
         ("schedule.milestones", ()),
         ("validate_every", 100),
-        ("data.resize", (1, 1)),
+        ("model.preparation.resize", (1, 1)),
     ],
 )
 def test_values_at_the_edge_are_fine(key, value):

@@ -19,10 +19,10 @@ from tiny import make_spots, tiny_recipe
 
 from saccade.building import load_model
 from saccade.evaluation import measure
-from saccade.training import alone
+from saccade.runs import run_folder
+from saccade.runs.step_tables import read_metrics
 from saccade.training import run as run_module
 from saccade.training.callbacks.checkpoints import Stopped
-from saccade.training.log import read_metrics
 from saccade.training.recipe import WarmUp, dump_recipe
 from saccade.training.run import make_task, train
 from saccade.training.task import Task
@@ -198,7 +198,7 @@ def test_a_run_with_settings_that_are_unknown_here_is_refused(spots, tmp_path):
 
 
 def test_two_processes_do_not_train_in_one_folder(spots, tmp_path, without_pictures, monkeypatch):
-    monkeypatch.setattr(alone, "WAIT_S", 0.5)
+    monkeypatch.setattr(run_folder, "WAIT_S", 0.5)
     refused = []
 
     def try_as_well():
@@ -270,7 +270,7 @@ def test_a_finished_run_without_a_report_gets_one(spots, tmp_path, without_pictu
 
 def test_a_folder_of_something_else_is_refused(spots, tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(ValueError, match="not empty and holds no run"):
+    with pytest.raises(ValueError, match="not empty and does not hold a run"):
         train(tiny_recipe(spots), tmp_path)
 
 

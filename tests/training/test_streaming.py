@@ -18,6 +18,7 @@ from saccade.export.parity import find_images
 from saccade.extraction import Grid
 from saccade.images import Sources, bands, decode, make_view, open_image
 from saccade.images.decode import BadImage
+from saccade.runs import RunFolder
 from saccade.training.batches import open_records, open_split, training_loader
 from saccade.training.callbacks import Panels
 from saccade.training.recipe import DataOptions, Guide, Recipe, WarmUp, dump_recipe
@@ -68,7 +69,7 @@ def nothing_decoded(monkeypatch) -> None:
 
 def test_training_on_pyramids_decodes_none_of_them(pyramids, tmp_path, nothing_decoded):
     recipe = streaming(pyramids, steps=4, guide=Guide(share=0.5), validate_every=4)
-    fit(recipe, tmp_path, Panels(tmp_path / "panels", count=1))
+    fit(recipe, tmp_path, Panels(RunFolder(tmp_path), count=1))
     assert len([*(tmp_path / "panels").glob("*.npz")]) == 3
     assert load_model(tmp_path / "best").config.image_size == (64, 64)
 

@@ -15,5 +15,5 @@ def test_crops_of_images_of_different_sizes_are_refused(tmp_path):
     crop = {"name": "cub", "crop": [48, 48]}
     task = make_task(replace(recipe, data=replace(recipe.data, augmentation=crop)))
     batch = collate([task.data["train"][number] for number in range(4)])
-    with pytest.raises(ValueError, match=r"crops, .* one size with data\.resize"):
+    with pytest.raises(ValueError, match=r"crops, .* one size with preparation\.resize"):
         task.training_step(batch, 0)

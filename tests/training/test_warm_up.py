@@ -31,7 +31,7 @@ def detail_by_loop(image, view, grid):
 
 def test_detail_equals_a_loop_over_candidates():
     config = ModelConfig(num_classes=2, image_size=(90, 121), view={"scale": 1 / 3}, extraction={"patch": [20, 31]})
-    model = PatchSelectionModel(config)
+    model = PatchSelectionModel.from_config(config)
     image = torch.rand(2, 3, 90, 121, generator=seeded(0))
     grid = model.grid((90, 121))
     assert grid.left_px.min() < 0  # some patches leave the image
@@ -100,7 +100,7 @@ def test_the_scorer_learns_it_without_labels(focus):
         selection={"name": "perturbed", "k": 1},
         extraction={"patch": 16},
     )
-    model, generator = PatchSelectionModel(config), seeded(0)
+    model, generator = PatchSelectionModel.from_config(config), seeded(0)
     grid = model.grid((64, 64))
     optimizer = torch.optim.AdamW(model.scorer.parameters(), lr=5e-3)
     for _ in range(60):

@@ -22,9 +22,9 @@ from saccade.config import ModelConfig
 from saccade.inference import for_inference
 from saccade.reproduce.collect import as_text
 from saccade.reproduce.speed.contestants import Contestant, Setting, Timing
+from saccade.runs.run_facts import made_with, now
 from saccade.selection import perturbed_topk
 from saccade.system import System
-from saccade.training.provenance import made_with, now
 
 CLASSES = 10
 GPU_BATCHES = (1, 4, 16, 64)

@@ -17,8 +17,7 @@ from einops import rearrange, repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from saccade import aggregation
-from saccade.aggregation import check_together
+from saccade.aggregation import Aggregator, Concat, Mean, check_together
 from saccade.config import ModelConfig
 from saccade.extraction.anchors import STEPS_PX, AnchorExtraction, Anchors
 from saccade.features import Backbone
@@ -26,43 +25,9 @@ from saccade.images import View, view_size
 from saccade.output import Output
 from saccade.registry import build, build_one
 from saccade.scorer.proposals import ProposalScorer
-from saccade.selection import Selection, Selector, ignore_outside
+from saccade.selection import Selector, ignore_outside
 from saccade.selection.refusals import check_k
 from saccade.system import System
-
-
-class Concat(nn.Module):
-    """[R_I, R_P1, …, R_PK]."""
-
-    needs_order, means_samples = True, False
-
-    def __init__(self, width: int, *, slots: int):
-        super().__init__()
-        self.width = width * (slots + 1)
-
-    def forward(
-        self, whole: Float[Tensor, "B D"], parts: Float[Tensor, "B K D"], selection: Selection
-    ) -> Float[Tensor, "B E"]:
-        """Join the image and its parts."""
-        return torch.cat([whole, rearrange(parts, "b k d -> b (k d)")], dim=1)
-
-
-class Mean(nn.Module):
-    """R_I + mean R_P, which keeps the classifier small."""
-
-    needs_order, means_samples = False, True
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.width = width
-        self.over_parts = aggregation.Mean(width)
-
-    def forward(
-        self, whole: Float[Tensor, "B D"], parts: Float[Tensor, "B K D"], selection: Selection
-    ) -> Float[Tensor, "B D"]:
-        """Join the image and its parts."""
-        return whole + self.over_parts(parts, selection, None)
-
 
 AGGREGATIONS = {"concat": Concat, "mean": Mean}
 
@@ -89,6 +54,7 @@ class Trunk(System):
     features: Backbone
     selection: Selector
     extraction: AnchorExtraction
+    aggregation: Aggregator
 
     def __init__(self, config: ModelConfig, selections: Mapping[str, Any] | None = None):
         super().__init__(config)
@@ -109,7 +75,7 @@ class Trunk(System):
         self.aggregation = build("aggregation", config.aggregation, width, among=AGGREGATIONS, slots=slots)
         check_together(self.selection, self.aggregation)
         self.dropout = nn.Dropout(self.options.dropout)
-        self.prediction = nn.Linear(self.aggregation.width, classes)
+        self.prediction = nn.Linear(self.aggregation.width + self.aggregation.needs_order * width, classes)
         self.image_prediction = nn.Linear(width, classes)
         self.part_prediction = nn.Linear(width, classes)
 
@@ -123,7 +89,9 @@ class Trunk(System):
         whole = self.dropout(self.features.net.forward_head(chart))  # B D
         parts = self.encode(self.extraction(pixels, selection, grid))  # B M D
         used = self.selection.k  # in training NTS-Net proposes more than it looks at
-        logits = self.prediction(self.aggregation(whole, parts[:, :used], selection))
+        pooled = self.aggregation(parts[:, :used], selection, grid)
+        joined = torch.cat([whole, pooled], dim=1) if self.aggregation.needs_order else whole + pooled
+        logits = self.prediction(joined)
         boxes = grid.boxes(selection.index[:, :used] if selection.hard else selection.index)
         return Output(logits, raw_scores, scores, selection, boxes, grid, features=parts, context=whole)
 

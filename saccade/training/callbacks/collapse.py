@@ -9,18 +9,17 @@ does while its answers are good, or while its patches hit the boxes, is its own 
 Messages name keys of the recipe, which are also flags: `optimizer.lr` is `--optimizer.lr`.
 """
 
-import csv
 import logging
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 
-from saccade.files import whole_file
+from saccade.runs import RunFolder
+from saccade.runs.step_tables import TrainingWarning
 from saccade.training.callbacks.snapshot import Snapshot, find_places, take_snapshot
 
 log = logging.getLogger("saccade")
@@ -165,8 +164,8 @@ RULES = {
 class CollapseWatch(Callback):
     """Looks at every validation, says what is wrong once until it has gone away, and notes it in `warnings.csv`."""
 
-    def __init__(self, folder: str | Path):
-        self.path = Path(folder) / "warnings.csv"
+    def __init__(self, folder: RunFolder):
+        self.folder = folder
         self.history: list[Snapshot] = []
         self.active: set[str] = set()
         self._early: list[float] = []  # the scorer's mean gradient norms at the first validations
@@ -193,7 +192,7 @@ class CollapseWatch(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """What was noted after the step from which the run goes on will be found again."""
         if trainer.is_global_zero:
-            _forget_after(self.path, trainer.global_step)
+            self.folder.open_warnings(step=trainer.global_step)
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: Any, optimizer: Any) -> None:
         """The scorer's gradient, before it is clipped; not in steps whose loss does not reach it, as planned."""
@@ -256,24 +255,5 @@ class CollapseWatch(Callback):
             return
         for finding in news:
             log.warning("step %d, %s: %s", trainer.global_step, finding.kind, finding.message)
-            _append(self.path, trainer.global_step, finding)
-
-
-def _append(path: Path, step: int, finding: Finding) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    is_new = not path.exists()
-    with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        if is_new:
-            writer.writerow(("step", "kind", "message"))
-        writer.writerow((step, *finding))
-
-
-def _forget_after(path: Path, step: int) -> None:
-    """Keep the rows up to `step`; one that was cut off in the middle goes too."""
-    if not path.exists():
-        return
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.reader(file) if len(row) == 3 and row[0].isdecimal() and int(row[0]) <= step]
-    with whole_file(path) as part, part.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("step", "kind", "message"), *rows])
+            warning = TrainingWarning(trainer.global_step, *finding)
+            self.folder.open_warnings(step=trainer.global_step).add(warning)

@@ -1,10 +1,7 @@
 """How the selection sharpens: the same few validation images at the start, in the middle and at the end of training.
 
 Until the end a panel shows what the selection gives in training mode: blends of many candidates where it is soft, the
-drawn ones where it samples. At the end it shows what evaluation sees. `panels/<step>.npz` holds
-
-    step, main_step, sigma (NaN if the selection has none), index V, label V, and for each of the V images
-    image_v h w 3, size_v (full height and width), scores_v rows cols, patches_v K P Q 3, boxes_v S 4, weight_v K S
+drawn ones where it samples. At the end it shows what evaluation sees.
 
 TensorBoard gets the same as figures after every validation.
 """
@@ -12,7 +9,6 @@ TensorBoard gets the same as figures after every validation.
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,12 +22,12 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
 from saccade.data.dataset import batch_of_one, unit_range
-from saccade.files import whole_file
 from saccade.images import ImageSource
 from saccade.module_modes import evaluating
 from saccade.report.look import chart, extent, glance_look
 from saccade.report.overlay import overlay
-from saccade.report.run import Glance, Panel
+from saccade.runs import RunFolder
+from saccade.runs.training_panels import Glance, Panel
 
 SHOWN = 4  # images in a panel
 SHOWN_PX = 640  # longest side of each
@@ -121,36 +117,21 @@ def _as_bytes(patches: Float[Tensor, "K C P Q"]) -> UInt8[np.ndarray, "K P Q C"]
     return rearrange(scaled, "k c p q -> k p q c").cpu().contiguous().numpy()
 
 
-def write_panel(path: Path, panel: Panel, index: Sequence[int]) -> None:
-    """Write `panel` of the images `index`; the file appears whole or not at all."""
-    values: dict[str, Any] = {"step": panel.step, "main_step": panel.main_step, "sigma": panel.sigma}
-    values |= {"index": np.array(index), "label": np.array([glance.label for glance in panel.glances])}
-    for number, glance in enumerate(panel.glances):
-        values |= {f"{name}_{number}": np.array(value) for name, value in glance._asdict().items() if name != "label"}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as part, part.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **values)
-
-
 class Panels(Callback):
-    """Panels of `count` validation images in `folder`; nothing for systems that select no patches.
+    """Panels of `count` validation images in the run's folder; nothing for systems that select no patches.
 
     A panel is written before the step it shows the start of, or after the last, and so before any checkpoint a run
     could go on from without it.
     """
 
-    def __init__(self, folder: str | Path, count: int = SHOWN):
-        self.folder = Path(folder)
+    def __init__(self, folder: RunFolder, count: int = SHOWN):
+        self.folder = folder
         self.count = count
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Panels of steps that are still to come, from a run that was stopped, will be made again."""
         if trainer.is_global_zero:
-            for path in self.folder.glob("*.npz"):
-                if path.stem.isdecimal() and (
-                    int(path.stem) > trainer.global_step or not _is_due(pl_module, path.stem)
-                ):
-                    path.unlink()
+            self.folder.forget_panels(lambda step: step > trainer.global_step or not _is_due(pl_module, step))
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """At the start and in the middle: as in training."""
@@ -178,10 +159,10 @@ class Panels(Callback):
     def _write(self, trainer: Trainer, task: Any) -> None:
         if not _selects(trainer, task):
             return
-        index, glances = zip(*look(task, self.count), strict=True)
+        glances = tuple(glance for _, glance in look(task, self.count))
         sigma = math.nan if task.sigma is None else task.sigma
-        panel = Panel(trainer.global_step, task.main_step, sigma, glances)
-        write_panel(self.folder / f"{trainer.global_step:07d}.npz", panel, index)
+        progress = task.main_step / task.recipe.steps
+        self.folder.write_panel(Panel(trainer.global_step, progress, sigma, glances))
 
 
 def look(task: Any, count: int = SHOWN) -> Iterator[tuple[int, Glance]]:
@@ -197,8 +178,8 @@ def look(task: Any, count: int = SHOWN) -> Iterator[tuple[int, Glance]]:
         yield index, glimpse(task.model, image, labels[index], in_training=in_training, sigma=task.sigma)
 
 
-def _is_due(task: Any, step: str) -> bool:
-    return int(step) - task.recipe.warm_up.steps in (0, task.recipe.steps // 2, task.recipe.steps)
+def _is_due(task: Any, step: int) -> bool:
+    return step - task.recipe.warm_up.steps in (0, task.recipe.steps // 2, task.recipe.steps)
 
 
 def _selects(trainer: Trainer, task: Any) -> bool:

@@ -10,10 +10,9 @@ import math
 from collections.abc import Iterator
 from functools import partial
 
-from saccade.config import build
 from saccade.extraction.receptive_field import ReceptiveField
 from saccade.images import view_size
-from saccade.scorer import SCORERS
+from saccade.registry import build
 from saccade.training.defaults.choices import ODD_FACTOR, Choice, Known, Size, percent, show
 
 K = 10
@@ -39,12 +38,12 @@ def choose_sizes(known: Known) -> Iterator[Choice]:
     if times >= ODD_FACTOR:
         reason += (
             f"; the largest has {times:,.0f} times the pixels of the smallest, and a batch takes the memory of its "
-            "largest: if what matters grows with the picture, resize all with --data.resize"
+            "largest: if what matters grows with the picture, resize all with --model.preparation.resize"
         )
     if known.images.odd:
         odd = ", ".join(map(show, known.images.odd[:3]))
         reason += f"; far from the rest, and without a say in patch, K and view: {odd}; leave out what is a mistake"
-    yield Choice("data.resize", None, reason)
+    yield Choice("model.preparation.resize", None, reason)
 
 
 def choose_patch(known: Known) -> Iterator[Choice]:
@@ -163,7 +162,7 @@ def _cells(known: Known, pool: int):
     if given.get("name") == "backbone":  # its cells cover the view, wherever in them it looks
         return partial(_count, ReceptiveField(pool, pool, pool / 2, tiles=True, before=0))
     tiles = known.values.get("model.extraction.geometry", "aligned") == "aligned"
-    scorer = build("scorer", SCORERS, {"name": "conv", **given, "pool": pool}, 3, tiles=tiles)
+    scorer = build("scorer", {"name": "conv", **given, "pool": pool}, 3, tiles=tiles)
     return partial(_count, scorer.field)
 
 

@@ -49,7 +49,7 @@ def propose(
     within_reach: whether the published weights of a timm model can be had
     """
     values = _flatten(given)
-    resize = values.get("data.resize")
+    resize = values.get("model.preparation.resize")
     images = look_at([(resize[0], resize[1])] if resize else seen)
     known = Known(records, images, values, within_reach)
     choices = []
@@ -72,9 +72,9 @@ def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def choose_stream(known: Known) -> Iterator[Choice]:
     """Images that cannot be decoded whole are read in parts."""
     largest = max(known.images.ordinary, key=math.prod)  # one that is a mistake is refused when it is read
-    if known.selects and math.prod(largest) > (known.values.get("data.max_pixels") or MAX_PIXELS):
+    if known.selects and math.prod(largest) > (known.values.get("model.preparation.max_pixels") or MAX_PIXELS):
         reason = f"images of up to {show(largest)} px are too large to decode: only parts of them are read"
-        yield Choice("data.stream", True, reason)
+        yield Choice("model.preparation.stream", True, reason)
 
 
 def choose_features(known: Known) -> Iterator[Choice]:
@@ -157,14 +157,14 @@ def choose_length(known: Known) -> Iterator[Choice]:
 
 def _fitting(known: Known) -> int:
     """How many images can be in a batch. Those that are read in parts take little, and must be of one size."""
-    if known.values.get("data.stream"):
+    if known.values.get("model.preparation.stream"):
         return BATCH if len({*known.images.ordinary, *known.images.odd}) == 1 else 1
     return BATCH_IMAGE_PX // math.prod(known.images.largest)
 
 
 def choose_augmentation(known: Known) -> Iterator[Choice]:
     """What is safe for any picture: neither mirrored nor turned, since letters and signs must not be."""
-    if "data.augmentation.name" in known.values or known.values.get("data.stream"):
+    if "data.augmentation.name" in known.values or known.values.get("model.preparation.stream"):
         return
     shift_px = 0 if known.selects else known.images.shortest // 20
     reason = (
@@ -187,7 +187,7 @@ def choose_start(known: Known) -> Iterator[Choice]:
     if known.selects and known.options("selection").get("name", "perturbed") in ("perturbed", "diverse"):
         yield Choice("warm_up.steps", WARM_UP_STEPS, "the scorer first learns, without labels, where detail is lost")
         yield Choice("warm_up.lr", WARM_UP_LR, "what a new scorer learnt fastest with")
-        if known.values.get("data.stream"):
+        if known.values.get("model.preparation.stream"):
             yield Choice("warm_up.focus", FOCUS, "few of the many candidates of such an image show anything")
         yield from _choose_scorer_start(reads)
         yield Choice("model.selection.sigma", SIGMA, "less noise than in the paper, for a scorer that is no longer new")

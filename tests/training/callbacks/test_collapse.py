@@ -13,6 +13,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 
 from saccade import ModelConfig, PatchSelectionModel
 from saccade.evaluation import Predictions
+from saccade.runs import RunFolder
 from saccade.training.callbacks.collapse import NOT_FINITE, RULES, CollapseWatch, examine
 from saccade.training.callbacks.snapshot import Snapshot
 
@@ -185,7 +186,7 @@ class FakeTask(SimpleNamespace):
         )  # fmt: skip
         super().__init__(
             predictions=predictions,
-            model=PatchSelectionModel(config),
+            model=PatchSelectionModel.from_config(config),
             data={"val": SimpleNamespace(records=SimpleNamespace(classes=CLASSES))},
             warming_up=False,
             **{
@@ -227,7 +228,7 @@ def told(folder):
 
 
 def test_told_once_until_it_goes_away(tmp_path, caplog):
-    watch = CollapseWatch(tmp_path)
+    watch = CollapseWatch(RunFolder(tmp_path))
     with caplog.at_level(logging.WARNING, "saccade"):
         for step in range(20, 70, 10):
             validate(watch, step, ONE_CLASS)
@@ -240,7 +241,7 @@ def test_told_once_until_it_goes_away(tmp_path, caplog):
 
 
 def test_the_warm_up_the_sanity_check_and_evaluation_alone_are_not_judged(tmp_path):
-    watch = CollapseWatch(tmp_path)
+    watch = CollapseWatch(RunFolder(tmp_path))
     for step in (2, 5, 10):
         validate(watch, step, ONE_CLASS)
     validate(watch, 50, ONE_CLASS, sanity_checking=True)
@@ -249,7 +250,7 @@ def test_the_warm_up_the_sanity_check_and_evaluation_alone_are_not_judged(tmp_pa
 
 
 def test_only_the_first_process_speaks_and_all_keep_count(tmp_path, caplog):
-    watch = CollapseWatch(tmp_path)
+    watch = CollapseWatch(RunFolder(tmp_path))
     for step in (30, 40, 50):
         validate(watch, step, ONE_CLASS, is_global_zero=False)
     assert not caplog.text
@@ -258,7 +259,7 @@ def test_only_the_first_process_speaks_and_all_keep_count(tmp_path, caplog):
 
 
 def test_a_loss_that_is_no_number_is_told_before_the_next_step(tmp_path):
-    watch, trainer = CollapseWatch(tmp_path), fake_trainer(17)
+    watch, trainer = CollapseWatch(RunFolder(tmp_path)), fake_trainer(17)
     for loss in (1.0, NAN, NAN):
         watch.on_train_batch_end(trainer, None, {"loss": torch.tensor(loss)}, None, 0)
     assert told(tmp_path) == [(17, "not finite")]
@@ -269,7 +270,7 @@ def test_a_loss_that_is_no_number_is_told_before_the_next_step(tmp_path):
 
 
 def test_gradients_are_relative_to_the_first(tmp_path):
-    watch = CollapseWatch(tmp_path)
+    watch = CollapseWatch(RunFolder(tmp_path))
     for step, size in ((20, 2.0), (30, 1.0), (40, 0.002)):
         trainer = fake_trainer(step)
         task = FakeTask(GOOD, trainer=trainer)
@@ -283,7 +284,7 @@ def test_gradients_are_relative_to_the_first(tmp_path):
 
 
 def test_steps_that_overflowed_are_left_out_of_the_gradients(tmp_path):
-    watch = CollapseWatch(tmp_path)
+    watch = CollapseWatch(RunFolder(tmp_path))
     for step, sizes in ((20, (math.inf, 2.0, 4.0)), (30, (1.0, NAN, 2.0)), (40, (math.inf,))):
         trainer = fake_trainer(step)
         task = FakeTask(GOOD, trainer=trainer)
@@ -298,7 +299,7 @@ def test_steps_that_overflowed_are_left_out_of_the_gradients(tmp_path):
 
 @pytest.mark.parametrize(("mixture", "seen"), [(0.0, NAN), (1.0, 1.0)])
 def test_guided_steps_reach_the_scorer_through_the_mixture_loss_only(tmp_path, mixture, seen):
-    watch, trainer = CollapseWatch(tmp_path), fake_trainer(20)
+    watch, trainer = CollapseWatch(RunFolder(tmp_path)), fake_trainer(20)
     recipe = SimpleNamespace(steps=100, loss={"mixture_coefficient": mixture})
     task = FakeTask(GOOD, trainer=trainer, guided=True, recipe=recipe)
     for parameter in task.model.scorer.parameters():
@@ -310,7 +311,7 @@ def test_guided_steps_reach_the_scorer_through_the_mixture_loss_only(tmp_path, m
 
 @pytest.mark.parametrize("selection", ["ats", "sinkhorn", "softsort", "straight_through"])
 def test_selections_without_noise_are_asked_where_they_look_too(tmp_path, selection):
-    watch = CollapseWatch(tmp_path)
+    watch = CollapseWatch(RunFolder(tmp_path))
     label = [0, 1, 2, 3] * 5
     guesses = make_predictions(label, label[1:] + label[:1])
     sure = guesses._replace(entropy=torch.full((20,), 0.01), hit=torch.zeros(20))
@@ -325,17 +326,17 @@ def test_selections_without_noise_are_asked_where_they_look_too(tmp_path, select
 def test_state_survives_a_checkpoint_and_later_rows_are_dropped(tmp_path):
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     plan = [(step, GOOD if step == 50 else ONE_CLASS) for step in range(20, 90, 10)]
-    undisturbed = CollapseWatch(whole)
+    undisturbed = CollapseWatch(RunFolder(whole))
     for step, predictions in plan:
         validate(undisturbed, step, predictions)
-    first = CollapseWatch(stopped)
+    first = CollapseWatch(RunFolder(stopped))
     state = None
     for step, predictions in plan:
         validate(first, step, predictions)
         if step == 60:
             state = first.state_dict()
     torch.save(state, tmp_path / "state")
-    second = CollapseWatch(stopped)
+    second = CollapseWatch(RunFolder(stopped))
     second.load_state_dict(torch.load(tmp_path / "state", weights_only=True))
     second.on_train_start(fake_trainer(60), None)
     assert told(stopped) == [(40, "one class")]
@@ -347,5 +348,5 @@ def test_state_survives_a_checkpoint_and_later_rows_are_dropped(tmp_path):
 
 def test_a_row_that_was_cut_off_goes(tmp_path):
     (tmp_path / "warnings.csv").write_text('step,kind,message\r\n5,edge,"a, b"\r\n7,ed')
-    CollapseWatch(tmp_path).on_train_start(fake_trainer(9), None)
+    CollapseWatch(RunFolder(tmp_path)).on_train_start(fake_trainer(9), None)
     assert rows(tmp_path) == [["step", "kind", "message"], ["5", "edge", "a, b"]]

@@ -14,8 +14,9 @@ from torch.testing import assert_close
 
 from saccade import ModelConfig, PatchSelectionModel
 from saccade.data.dataset import unit_range
-from saccade.report.run import Panel, read_panel
-from saccade.training.callbacks.panels import Panels, glimpse, look, spread, write_panel
+from saccade.runs import RunFolder
+from saccade.runs.training_panels import Panel
+from saccade.training.callbacks.panels import Panels, glimpse, look, spread
 from saccade.training.recipe import WarmUp
 
 
@@ -45,7 +46,7 @@ def make_model(**changes):
         extraction={"patch": [20, 16]},
         features={"name": "ats", "width": 8},
     )
-    return PatchSelectionModel(replace(config, **changes))
+    return PatchSelectionModel.from_config(replace(config, **changes))
 
 
 def make_image(height=64, width=96):
@@ -158,15 +159,13 @@ def test_large_images_are_shown_small():
 def test_a_panel_is_read_as_it_was_written(tmp_path):
     images = make_image(64, 96), make_image(64, 80)
     glances = tuple(glimpse(make_model(), image, n, in_training=True) for n, image in enumerate(images))
-    panel = Panel(12, 8, 0.02, glances)
-    write_panel(tmp_path / "panels" / "0000012.npz", panel, [5, 9])
-    read = read_panel(tmp_path / "panels" / "0000012.npz")
-    assert (read.step, read.main_step, read.sigma) == (12, 8, 0.02)
+    RunFolder(tmp_path).write_panel(Panel(12, 0.75, 0.02, glances))
+    read = RunFolder(tmp_path).panel(12)
+    assert (read.step, read.progress, read.sigma) == (12, 0.75, 0.02)
     for one, other in zip(read.glances, glances, strict=True):
         assert (one.label, one.size) == (other.label, other.size)
         for name in ("image", "scores", "patches", "boxes", "weight"):
             assert np.array_equal(getattr(one, name), getattr(other, name))
-    assert np.load(tmp_path / "panels" / "0000012.npz")["index"].tolist() == [5, 9]
     assert [path.name for path in (tmp_path / "panels").iterdir()] == ["0000012.npz"]
 
 
@@ -179,7 +178,7 @@ def spots(tmp_path_factory) -> Path:
 
 
 def run_panels(spots, folder, **changes):
-    fit(tiny_recipe(spots, **changes), folder, Panels(folder / "panels"))
+    fit(tiny_recipe(spots, **changes), folder, Panels(RunFolder(folder)))
     return folder
 
 
@@ -190,8 +189,8 @@ def undisturbed(spots, tmp_path_factory) -> Path:
 
 def test_a_run_looks_at_first_as_its_seed_says(spots, tmp_path):
     recipe = replace(tiny_recipe(spots, steps=2), warm_up=WarmUp(0))
-    fit(recipe, tmp_path, Panels(tmp_path / "panels"))
-    panel = read_panel(tmp_path / "panels" / "0000000.npz")
+    fit(recipe, tmp_path, Panels(RunFolder(tmp_path)))
+    panel = RunFolder(tmp_path).panel(0)
     again = [glance for _, glance in look(make_task(recipe))]
     assert len(again) == len(panel.glances)
     for glance, expected in zip(again, panel.glances, strict=True):
@@ -200,13 +199,13 @@ def test_a_run_looks_at_first_as_its_seed_says(spots, tmp_path):
 
 
 def panels_of(run):
-    return {path.name: read_panel(path) for path in sorted((run / "panels").iterdir())}
+    return {step: RunFolder(run).panel(step) for step in RunFolder(run).panel_steps()}
 
 
 def test_a_run_has_its_start_middle_and_end(undisturbed):
     panels = panels_of(undisturbed)
-    assert list(panels) == ["0000004.npz", "0000010.npz", "0000016.npz"]
-    assert [panel.main_step for panel in panels.values()] == [0, 6, 12]
+    assert list(panels) == [4, 10, 16]
+    assert [panel.progress for panel in panels.values()] == [0, 0.5, 1]
     assert [panel.sigma for panel in panels.values()] == pytest.approx([0.05, 0.025, 0])
     start, _, end = panels.values()
     assert len(start.glances) == 4
@@ -219,10 +218,9 @@ def test_a_run_has_its_start_middle_and_end(undisturbed):
 def test_a_panel_shows_what_validation_sees(spots, tmp_path):
     recipe = tiny_recipe(spots, steps=2)
     recipe = replace(recipe, data=replace(recipe.data, resize=(64, 64), augmentation={"name": "cub", "crop": [40, 48]}))
-    fit(recipe, tmp_path, Panels(tmp_path / "panels"))
+    fit(recipe, tmp_path, Panels(RunFolder(tmp_path)))
     *_, end = panels_of(tmp_path).values()
-    *_, file = sorted((tmp_path / "panels").iterdir())
-    for glance, index in zip(end.glances, np.load(file)["index"].tolist(), strict=True):
+    for glance, (index, _) in zip(end.glances, look(make_task(recipe)), strict=True):
         assert glance.size == (40, 48)
         center = make_task(recipe).data["val"][index].image[:, 12:52, 8:56]
         assert np.array_equal(glance.image, center.permute(1, 2, 0))
@@ -245,7 +243,7 @@ def test_without_noise_too_the_start_is_soft_and_the_end_sharp(spots, tmp_path):
 
 def test_tensorboard_has_a_figure_of_each_image_at_each_validation(spots, tmp_path):
     board = TensorBoardLogger(tmp_path, "tensorboard", "")
-    fit(tiny_recipe(spots, validate_every=8), tmp_path, Panels(tmp_path / "panels", count=2), logger=board)
+    fit(tiny_recipe(spots, validate_every=8), tmp_path, Panels(RunFolder(tmp_path), count=2), logger=board)
     events = EventAccumulator(board.log_dir).Reload()
     assert len(events.Tags()["images"]) == 2
     assert all([event.step for event in events.Images(tag)] == [8, 16] for tag in events.Tags()["images"])
@@ -268,7 +266,7 @@ def test_panels_of_a_future_that_did_not_come_are_removed(spots, tmp_path):
     (tmp_path / "panels").mkdir()
     for step in (3, 16, 99):
         (tmp_path / "panels" / f"{step:07d}.npz").write_bytes(b"from another run")
-    assert list(panels_of(run_panels(spots, tmp_path))) == ["0000004.npz", "0000010.npz", "0000016.npz"]
+    assert list(panels_of(run_panels(spots, tmp_path))) == [4, 10, 16]
 
 
 def test_a_system_that_selects_nothing_has_no_panels(spots, tmp_path):

@@ -99,7 +99,7 @@ def test_real_sets(shared_data, name, patch, scale, weighted):
     assert ("balanced" in values) == weighted
     assert values.get("best_by", "accuracy") == ("balanced_accuracy" if weighted else "accuracy")
     assert 500 <= values["steps"] <= 1000
-    assert ("data.resize" in values) == (name != "speed_limits")
+    assert ("model.preparation.resize" in values) == (name != "speed_limits")
 
 
 def test_boxes_have_no_say(shared_data):
@@ -144,7 +144,7 @@ def test_a_single_odd_image_changes_no_geometry_and_is_named(odd):
     for key in ("model.extraction.patch", "model.selection.k", "model.view.scale"):
         assert alone[key] == together[key]
     choices = propose(records_with(), seen=[(1000, 1000)] * 99 + [odd], given={}, within_reach=lambda model: False)
-    reason = next(choice.reason for choice in choices if choice.key == "data.resize")
+    reason = next(choice.reason for choice in choices if choice.key == "model.preparation.resize")
     assert f"far from the rest, and without a say in patch, K and view: {odd[0]}×{odd[1]};" in reason
     assert together["batch"] * max(math.prod(odd), 1000**2) <= 100e6  # padded to the largest it must fit into memory
 
@@ -163,7 +163,7 @@ def test_given_values_stay_and_others_follow():
     assert choose([(1000, 1000)], {"model.extraction.patch": [250, 200]})["model.selection.k"] == 5
     assert choose([(1000, 1000)], {"model.extraction": {"patch": 500}})["model.selection.k"] == 1
     assert choose([(1000, 1000)], {"batch": 4})["steps"] == 1500
-    assert choose([(1000, 1000)], {"data.resize": (256, 256)}) == choose([(256, 256)])
+    assert choose([(1000, 1000)], {"model.preparation.resize": (256, 256)}) == choose([(256, 256)])
     assert choose([(1000, 1000)], {"warm_up.steps": 0})["guide.share"] > 0
     assert "loss" not in choose([(1000, 1000)], {"model.aggregation.name": "transformer"})
 
@@ -376,11 +376,13 @@ def test_weights_are_within_reach_if_cached_or_if_the_hub_answers(monkeypatch):
 
 def test_slides_are_read_in_parts():
     chosen = choose([(20_000, 20_000)])
-    assert chosen["data.stream"] is True
+    assert chosen["model.preparation.stream"] is True
     assert chosen["batch"] > 1
     assert chosen["warm_up.focus"] == 2
     assert "data.augmentation" not in chosen
     assert choose([(20_000, 20_000), (20_000, 30_000)])["batch"] == 1  # a batch of sources is of one size
-    assert not {"data.stream", "warm_up.focus"} & choose([(4000, 6000)]).keys()
-    assert "data.stream" not in choose([(1000, 1000)] * 99 + [(20_000, 20_000)])  # which is more likely a mistake
-    assert "data.stream" not in choose([(20_000, 20_000)], {"data": {"resize": [1000, 1000]}})
+    assert not {"model.preparation.stream", "warm_up.focus"} & choose([(4000, 6000)]).keys()
+    assert "model.preparation.stream" not in choose(
+        [(1000, 1000)] * 99 + [(20_000, 20_000)]
+    )  # which is more likely a mistake
+    assert "model.preparation.stream" not in choose([(20_000, 20_000)], {"data": {"resize": [1000, 1000]}})

@@ -1,18 +1,15 @@
 """What an evaluation writes down says what it measured."""
 
 from pathlib import Path
-from types import SimpleNamespace
-from unittest.mock import Mock
 
 import pytest
 import torch
 
 from saccade.data.records import Record, Records
 from saccade.evaluation import Predictions, measure
+from saccade.evaluation.tabulate import tabulate
 from saccade.report.numbers import headline
-from saccade.report.run import _read_answers
-from saccade.training.task import Task
-from saccade.training.testing import _table
+from saccade.runs import RunFolder
 
 
 def test_the_average_precision_of_the_table_is_the_measured_one(tmp_path):
@@ -27,10 +24,14 @@ def test_the_average_precision_of_the_table_is_the_measured_one(tmp_path):
         torch.arange(count), label, logits, unknown, unknown, unknown, unknown, torch.zeros(count, 0, 2)
     )
     records = tuple(Record(Path(f"{n}.png"), "ab"[int(each)], "test") for n, each in enumerate(label))
-    data = {"test": SimpleNamespace(records=Records(tmp_path, ("a", "b"), records))}
-    task = Mock(spec=Task, predictions=predictions, data=data)
-    (tmp_path / "test.csv").write_text(_table(task))
-    told = {number.name: number.estimate.value for number in headline(_read_answers(tmp_path / "test.csv"))}
+    folder, table = RunFolder(tmp_path), tabulate(predictions, Records(tmp_path, ("a", "b"), records))
+    folder.write_evaluation("test", table, {})
+    assert folder.evaluated("test")
+    read = folder.predictions()["test"]
+    assert read.classes == table.classes
+    for one, other in zip(read.rows, table.rows, strict=True):  # NaN is not equal to itself
+        assert (one[:4], one.probabilities) == (other[:4], other.probabilities)
+    told = {number.name: number.estimate.value for number in headline(read)}
     expected = measure(predictions)["average_precision"]
     assert expected < 1
     assert told["average precision"] == pytest.approx(expected, abs=1e-6)

@@ -1,65 +1,85 @@
-"""`run.json`: what a run was made with, so that its numbers can be believed and made again."""
+"""`run.json`: what a run was made with, so that its numbers can be believed and made again.
 
-import json
+schema               version of the run folder's files
+seed, command        of the run, and `saccade`, `python`, `versions` of the packages
+commit, hardware, threads    "a then b" if the run was resumed with other code or on another machine
+parameters           how many the model has
+phases               [{"name": …, "from": step, "to": step}, …], the parts of the training one after the other
+began, finished      points in time; a run without the second one can be resumed
+seconds_of_training  over all the times the run was resumed
+"""
+
 import os
 import platform
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-from lightning.pytorch.utilities import rank_zero_only
-from torch import nn
-
 import saccade
-from saccade.files import write_whole
-from saccade.training.recipe import Recipe
+from saccade.runs.plain_trees import write_json
 
+SCHEMA = 2
 PACKAGES = ("torch", "torchvision", "timm", "lightning", "numpy", "pillow")
+
+
+def check_schema(path: Path, facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts, if this version reads the files of the run they are of."""
+    schema = facts.get("schema", 1)
+    if schema == SCHEMA:
+        return facts
+    if isinstance(schema, int) and schema < SCHEMA:
+        raise ValueError(
+            f"{path}: the run is of an earlier version of Saccade ({facts.get('saccade', 'unknown')}, files of version "
+            f"{schema}, expected {SCHEMA}); train again in another folder, or use that version"
+        )
+    raise ValueError(
+        f"{path}: the run is of a later version of Saccade ({facts.get('saccade', 'unknown')}, files of version "
+        f"{schema}, expected {SCHEMA}); update Saccade to read it"
+    )
 
 
 class Facts:
     """The facts in a file; what is added is on disk at once."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, known: Mapping[str, Any], *, writes: bool = True):
         self.path = path
-        self.known: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+        self.known = dict(known)
+        self.writes = writes
 
-    def get(self, name: str) -> Any:
-        """A fact, or None."""
-        return self.known.get(name)
+    def begin(self, *, seed: int, parameters: int, phases: Iterable[Mapping[str, Any]], accelerator: str) -> None:
+        """Note who, what and on what; a run that is resumed keeps what was noted when it began.
 
-    def begin(self, recipe: Recipe, model: nn.Module) -> None:
-        """Write down who, what and on what; a run that goes on keeps what was written when it began.
-
-        If it goes on with other code or on another machine, both are kept.
+        If it is resumed with other code or on another machine, both are kept.
         """
-        made = made_with(recipe.accelerator)
+        made = made_with(accelerator)
         for name in ("commit", "hardware", "threads"):
             if self.known and str(made[name]) not in str(self.known[name]).split(" then "):
                 self.known[name] = f"{self.known[name]} then {made[name]}"
         self._add(
             {
-                "seed": recipe.seed,
+                "schema": SCHEMA,
+                "seed": seed,
                 "command": " ".join(sys.argv),
                 "began": now(),
                 **made,
-                "parameters": sum(p.numel() for p in model.parameters()),
+                "parameters": parameters,
+                "phases": [dict(phase) for phase in phases],
                 "seconds_of_training": 0.0,
                 **self.known,
             }
         )
 
     def start_clock(self) -> None:
-        """Training begins, or goes on."""
+        """Training begins, or is resumed."""
         self._counted, self._began = self.known["seconds_of_training"], time.monotonic()
 
     def count_seconds(self) -> None:
-        """Training time so far, over all the times the run went on."""
+        """Note the training time so far."""
         self._add({"seconds_of_training": self._counted + time.monotonic() - self._began})
 
     def finish(self) -> None:
@@ -68,11 +88,14 @@ class Facts:
 
     def _add(self, facts: dict[str, Any]) -> None:
         self.known |= facts
-        rank_zero_only(write_whole)(self.path, json.dumps(self.known, indent=1))
+        if self.writes:
+            write_json(self.path, self.known)
 
 
 def made_with(accelerator: str) -> dict[str, Any]:
     """The code, the packages and the machine that numbers come from."""
+    import torch
+
     return {
         "saccade": saccade.__version__,
         "commit": commit(),
@@ -85,21 +108,23 @@ def made_with(accelerator: str) -> dict[str, Any]:
 
 def commit() -> str | None:
     """The commit of this package's source, with "+" if it was changed since; None where it is installed without git."""
-    here = Path(__file__).parent
+    package = Path(saccade.__file__).parent
 
     def git(*words: str) -> str:
-        done = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, check=True)
+        done = subprocess.run(["git", "-C", str(package), *words], capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", str(here / "recipe.py"))
-        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", str(here.parent)) else "")
+        git("ls-files", "--error-unmatch", str(package / "__init__.py"))
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", str(package)) else "")
     except (OSError, subprocess.CalledProcessError):
         return None
 
 
 def hardware(accelerator: str) -> str:
     """The GPU if there is one to use, else the processor and the number of its cores."""
+    import torch
+
     if accelerator != "cpu" and torch.cuda.is_available():
         return f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}"
     return f"{os.cpu_count()} cores of {_processor()}"

@@ -1,0 +1,78 @@
+"""`evaluation/<split>.csv`: what the best model said of each image, a row each."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from saccade.runs.csv_cells import number, read_rows
+
+PROBABILITY = "p:"  # columns that hold the probability of a class
+COLUMNS = ("image", "label", "predicted", "confidence", "hit", "overlap", "entropy")
+
+
+class PredictionRow(NamedTuple):
+    """What the model said of one image; hit, overlap and entropy are NaN where they do not apply."""
+
+    image: str
+    label: str
+    predicted: str
+    confidence: float
+    hit: float
+    overlap: float
+    entropy: float
+    probabilities: tuple[float, ...]
+
+    @property
+    def right(self) -> bool:
+        """Whether it said what was true."""
+        return self.predicted == self.label
+
+
+class PredictionTable(NamedTuple):
+    """The predictions for the images of one split; probabilities are in the order of `classes`."""
+
+    classes: tuple[str, ...]
+    rows: tuple[PredictionRow, ...]
+
+
+def format_predictions(table: PredictionTable) -> str:
+    """The table as CSV. Probabilities have all their digits: sure answers keep their order."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow((*COLUMNS, *(f"{PROBABILITY}{name}" for name in table.classes)))
+    for row in table.rows:
+        looks = [_cell(value, 6) for value in (row.hit, row.overlap, row.entropy)]
+        shares = [_cell(value, 17) for value in row.probabilities]
+        writer.writerow((row.image, row.label, row.predicted, _cell(row.confidence, 17), *looks, *shares))
+    return text.getvalue()
+
+
+def _cell(value: float, digits: int) -> str:
+    return "" if math.isnan(value) else f"{value:.{digits}g}"
+
+
+def read_predictions(path: Path) -> PredictionTable:
+    """The table in a CSV file."""
+    rows = list(read_rows(path))
+    columns = [name for name in (rows[0] if rows else ()) if name and name.startswith(PROBABILITY)]
+    classes = tuple(_readable(name.removeprefix(PROBABILITY)) for name in columns)
+    if rows and (missing := sorted({"image", "label", "predicted", "confidence"} - rows[0].keys())):
+        raise ValueError(f"{path}: no column {', '.join(missing)}; run `saccade evaluate` again")
+    return PredictionTable(classes, tuple(_read_row(row, columns) for row in rows))
+
+
+def _read_row(row: dict[str, str | None], columns: Sequence[str]) -> PredictionRow:
+    image, label, predicted = (row[name] or "" for name in ("image", "label", "predicted"))
+    confidence, hit, overlap, entropy = (number(row.get(name)) for name in COLUMNS[3:])
+    probabilities = tuple(number(row.get(name)) for name in columns)
+    return PredictionRow(
+        image, _readable(label), _readable(predicted), confidence, hit, overlap, entropy, probabilities
+    )
+
+
+def _readable(label: str) -> str:
+    """A label that can be drawn: bytes of a folder's name that are not UTF-8 are spelled out."""
+    return label.encode(errors="backslashreplace").decode()

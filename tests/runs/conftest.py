@@ -1,0 +1,3 @@
+from made_run import made_run, run_folder
+
+__all__ = ["made_run", "run_folder"]
