@@ -6,8 +6,9 @@ what came, what was expected and what there is. This module imports no torch.
 
 import inspect
 import json
+import math
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 
@@ -118,6 +119,28 @@ _ONE: dict[Any, str] = {
     Any: "any value",
 }
 _MANY = {int: "whole numbers", float: "numbers", str: "words"}
+
+
+class Range(NamedTuple):
+    """Which values of the right type are fine, and how to say so."""
+
+    expected: str
+    holds: Callable[[Any], bool]
+
+
+AT_LEAST_ONE = Range("at least 1", lambda value: value >= 1)
+POSITIVE = Range("a number above 0", lambda value: 0 < value < math.inf)
+NOT_NEGATIVE = Range("0 or more", lambda value: 0 <= value < math.inf)
+SHARE = Range("a share from 0 to 1", lambda value: 0 <= value <= 1)
+
+
+def check_ranges(key: str, options: Any, **ranges: Range) -> None:
+    """Refuse values of a dataclass, called `key` in a recipe, that lie out of their range; null is in any."""
+    for name, expected in ranges.items():
+        value = getattr(options, name)
+        if value is not None and not expected.holds(value):
+            shown = list(value) if isinstance(value, tuple) else value
+            raise ValueError(f"{f'{key}.{name}'.removeprefix('.')} is {shown}: expected {expected.expected}")
 
 
 def _either(words: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from saccade.options import Option, make, read_options
+from saccade.options import Option, check_options, make, read_options
 
 
 class Stage(NamedTuple):
@@ -104,12 +104,21 @@ def build(
     ValueError: unknown prediction 'bax': expected one of mlp, linear
     """
     known = parts(stage) if among is None else among
-    options = dict(spec)
-    name = options.pop("name", None)
+    name, options = _split(stage, spec, known)
+    return _remember(make(f"{stage} {name!r}", known[name], options, *inputs, **context), spec)
+
+
+def check_spec(stage: str, spec: Mapping[str, Any]) -> None:
+    """Refuse a name or options that `build` would refuse, without building."""
+    name, options = _split(stage, spec, parts(stage))
+    check_options(f"{stage} {name!r}", part_options(stage, name), options)
+
+
+def _split(stage: str, spec: Mapping[str, Any], known: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    name = spec.get("name")
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"unknown {stage} {name!r}: expected one of {', '.join(known)}")
-    part = make(f"{stage} {name!r}", known[name], options, *inputs, **context)
-    return _remember(part, spec)
+    return name, {option: value for option, value in spec.items() if option != "name"}
 
 
 def build_one(stage: str, part: Any, options: Mapping[str, Any], *inputs: Any, **context: Any) -> Any:

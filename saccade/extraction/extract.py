@@ -4,7 +4,6 @@ Slot k is Σ_s weight[k, s] · patch(index[s]). Patches are read in chunks, mixe
 again instead of storing them: ∂weight[k, s] = ⟨∂X̃_k, patch_s⟩ needs the support only.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from saccade.extraction.grid import GEOMETRIES, Grid, make_grid
+from saccade.extraction.grid import Geometry, Grid, make_grid
 from saccade.extraction.receptive_field import ReceptiveField
 from saccade.images import Sources
 from saccade.selection.candidates import Readable

@@ -31,6 +31,7 @@ from saccade.config import ModelConfig
 from saccade.extraction import Extraction, Grid
 from saccade.images import Sources
 from saccade.module_modes import evaluating
+from saccade.options import AT_LEAST_ONE, check_ranges
 from saccade.output import Output
 from saccade.registry import build, build_one, register
 from saccade.selection import hard_topk, ignore_outside, normalize_scores
@@ -59,10 +60,8 @@ class IPSOptions:
     encode_positions: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("memory", "chunk", "stride", "heads", "dim", "hidden"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"options.{name} is {value}, expected at least 1")
+        counts = ("memory", "chunk", "stride", "heads", "dim", "hidden")
+        check_ranges("options", self, **dict.fromkeys(counts, AT_LEAST_ONE))
         if self.dim % self.heads:
             raise ValueError(f"options.dim is {self.dim}, expected a multiple of options.heads, {self.heads}")
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from saccade.config import ModelConfig
 from saccade.extraction import Extraction
 from saccade.images import View
+from saccade.options import AT_LEAST_ONE, check_ranges
 from saccade.output import Output
 from saccade.registry import build, build_one, register
 from saccade.selection.selection import identity_selection
@@ -102,9 +103,7 @@ class SpatialOptions:
     gain: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("k", "cells", "hidden"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"options.{name} is {getattr(self, name)}, expected at least 1")
+        check_ranges("options", self, **dict.fromkeys(("k", "cells", "hidden"), AT_LEAST_ONE))
 
 
 @register("system", "spatial")

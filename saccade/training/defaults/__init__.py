@@ -2,6 +2,6 @@
 
 from saccade.training.defaults.choices import Choice
 from saccade.training.defaults.probe import sample_sizes, weights_within_reach
-from saccade.training.defaults.propose import propose
+from saccade.training.defaults.propose import check_given, flatten, propose
 
-__all__ = ["Choice", "propose", "sample_sizes", "weights_within_reach"]
+__all__ = ["Choice", "check_given", "flatten", "propose", "sample_sizes", "weights_within_reach"]
