@@ -84,9 +84,9 @@ def main() -> None:
     args = parse()
     keep_freed_memory()
     recipe = load_recipe(args.run / "recipe.yaml")
-    recipe = replace(recipe, steps=args.steps, warm_up=replace(recipe.warm_up, steps=0))
+    recipe = replace(recipe, steps=args.steps, training=Training())
     records = open_records(recipe.data, seed=recipe.seed)
-    data = {split: open_split(records, split, recipe.data) for split in ("train", "val")}
+    data = {split: open_split(records, split, recipe.data, recipe.model.preparation) for split in ("train", "val")}
     trained = load_model(args.run / "best")
     full = look(trained, data["val"], recipe, args.images)
     print(f"the run's own scorer: accuracy {full['accuracy']:.1%}, hit rate {full['hit_rate']:.3f}", flush=True)
