@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from saccade.registry import register
 from saccade.selection.candidates import Candidates
 from saccade.selection.normalize import inside_of
-from saccade.selection.refusals import check_k, check_scores
+from saccade.selection.refusals import check_k, check_scores, check_slots
 from saccade.selection.selection import Selection, identity_selection
 from saccade.selection.selector import Selector
 
@@ -68,6 +68,7 @@ class HardTopK(nn.Module, Selector):
 
     def __init__(self, k: int):
         super().__init__()
+        check_slots(k)
         self.k = k
 
     def forward(self, scores: Float[Tensor, "B N"], grid: Candidates | None = None) -> Selection:
@@ -83,6 +84,7 @@ class RandomTopK(nn.Module, Selector):
 
     def __init__(self, k: int):
         super().__init__()
+        check_slots(k)
         self.k = k
 
     def forward(self, scores: Float[Tensor, "B N"], grid: Candidates | None = None) -> Selection:

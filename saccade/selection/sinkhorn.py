@@ -30,7 +30,7 @@ from torch.autograd.function import once_differentiable
 from saccade.registry import register
 from saccade.selection.candidates import Candidates
 from saccade.selection.hard import hard_topk
-from saccade.selection.refusals import check_k, check_scores
+from saccade.selection.refusals import check_k, check_scores, check_slots
 from saccade.selection.selection import Selection
 from saccade.selection.selector import Selector
 from saccade.selection.sinkhorn_released import released_sinkhorn_topk
@@ -179,6 +179,7 @@ class SinkhornTopK(nn.Module, Selector):
         discrete: bool = True,
     ):
         super().__init__()
+        check_slots(k)
         _check_options(epsilon, iterations, tolerance=1.0)
         self.k = k
         self.solver: Solver = solver

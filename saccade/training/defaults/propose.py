@@ -56,17 +56,6 @@ def propose(
     return choices
 
 
-def check_given(recipe: Recipe) -> None:
-    """Refuse values of parts by which others are about to be chosen: where nothing is built yet, nobody else does."""
-    import_parts(recipe.imports)
-    if recipe.model.system == "patch_selection":
-        build_one("view", View, recipe.model.view)
-        build_one("extraction", Extraction, recipe.model.extraction)
-        check_k(build("selection", recipe.model.selection).k or 1, sys.maxsize)
-    for stage in ("scorer", "features"):
-        check_spec(stage, getattr(recipe.model, stage))
-
-
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """A tree by dotted keys.
 
@@ -198,7 +187,9 @@ def choose_start(known: Known) -> Iterator[Choice]:
     if known.selects and known.options("selection").get("name", "perturbed") in ("perturbed", "diverse"):
         yield from _choose_training(reads)
         if known.values.get("model.preparation.stream"):
-            yield Choice("training.label_free.focus", FOCUS, "few of the many candidates of such an image show anything")
+            yield Choice(
+                "training.label_free.focus", FOCUS, "few of the many candidates of such an image show anything"
+            )
         yield Choice("model.selection.sigma", SIGMA, "less noise than in the paper, for a scorer that is no longer new")
         yield Choice("model.selection.gradient_per_sigma", True, "so that it does not drown what each patch tells")
         yield from _choose_one_patch(known)
