@@ -1,7 +1,7 @@
 """`saccade train SOURCE`: from a recipe, or from a folder of one's own images, to a trained model and its report.
 
-Words are read twice. First for SOURCE and the flags, since they say which recipe the others change: that of a file, of a
-run that began, or the one that one's own images ask for. Then the flags are parsed on top of that.
+Words are read twice: first for SOURCE and the flags as typed, since SOURCE says which recipe it is that flags change (that
+of a file, that of a run that began, or what one's own images ask for); then the flags are parsed on top of that one.
 """
 
 import argparse
@@ -165,14 +165,14 @@ def _as_flag(key: str, value: Any) -> str:
 
 def make_help() -> ArgumentParser:
     """Every flag, and the parts with their own options."""
-    from saccade.cli.part_help import list_parts, show_parts
+    from saccade.cli.part_help import show_parts
     from saccade.training.recipe import add_recipe_arguments
 
     parser = ArgumentParser(
         prog="saccade train",
         usage="saccade train SOURCE [--out RUN] [--k 10] [--patch 100] [--steps 1000] [--KEY VALUE …]",
         description=textwrap.fill(DESCRIPTION, 100),
-        epilog=show_parts(list_parts()),
+        epilog=show_parts(),
         formatter_class=argparse.RawDescriptionHelpFormatter,  # jsonargparse's own prints Python types
     )
     parser.add_argument("--out", help="the run folder (default: runs/NAME)")

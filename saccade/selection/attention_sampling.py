@@ -142,7 +142,7 @@ def _check_smoothing(smoothing: float) -> None:
 
 @register("selection", "ats")
 class AttentionSampling(nn.Module, Selector):
-    """`attention_sampling` in training, `attention_topk` in evaluation (ATS itself draws there too).
+    """Attention sampling (ATS): drawn from a softmax in training; its K largest in evaluation, where ATS draws too.
 
     replacement: draw independently instead of without replacement.
     smoothing:   how much of the attention is uniform.

@@ -162,7 +162,7 @@ def _check_overlap(max_overlap: float) -> None:
 
 @register("selection", "diverse")
 class DiverseTopK(nn.Module, Selector):
-    """`diverse_topk` in training, `hard_diverse_topk` in evaluation.
+    """Perturbed top-K of patches that hardly overlap: `diverse_topk` in training, `hard_diverse_topk` in evaluation.
 
     `sigma` may be changed between steps: see `linear_decay`. `gradient_per_sigma` is that of `PerturbedTopK`.
     """

@@ -97,7 +97,7 @@ def _check_options(sigma: float, temperature: float) -> None:
 
 @register("selection", "gumbel")
 class GumbelTopK(nn.Module, Selector):
-    """`gumbel_topk` in training, `hard_topk` in evaluation.
+    """Softmax after softmax of scores with Gumbel noise: `gumbel_topk` in training, `hard_topk` in evaluation.
 
     `sigma` may be changed between steps: see `linear_decay`.
     """

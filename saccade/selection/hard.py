@@ -64,7 +64,7 @@ def exhaustive(scores: Float[Tensor, "B N"]) -> Selection:
 
 @register("selection", "hard")
 class HardTopK(nn.Module, Selector):
-    """`hard_topk` in training and in inference: the scorer gets no gradient."""
+    """The K highest scores in training and in evaluation: the scorer gets no gradient."""
 
     def __init__(self, k: int):
         super().__init__()

@@ -115,7 +115,7 @@ def _check_options(sigma: float, num_samples: int, gradient: str, noise: str) ->
 
 @register("selection", "perturbed")
 class PerturbedTopK(nn.Module, Selector):
-    """`perturbed_topk` in training; in evaluation `hard_topk` if `discrete`, else the same soft selection.
+    """The paper's: `perturbed_topk` in training; in evaluation `hard_topk` if `discrete`, else the same soft selection.
 
     sigma:            may be changed between steps: see `linear_decay`.
     gradient_per_sigma: the scores get the gradient with respect to scores / σ, that is σ times the true one, which

@@ -161,7 +161,7 @@ SOLVERS: dict[Solver, Callable[..., Selection]] = {"newton": sinkhorn_topk, "rel
 
 @register("selection", "sinkhorn")
 class SinkhornTopK(nn.Module, Selector):
-    """`sinkhorn_topk` in training; in evaluation `hard_topk` if `discrete`, else the same soft selection.
+    """Optimal transport: `sinkhorn_topk` in training; in evaluation `hard_topk` if `discrete`, else the same.
 
     With `discrete`, slots are in score order in training and in index order in evaluation.
 

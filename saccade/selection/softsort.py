@@ -45,7 +45,7 @@ def softsort_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: float = 
 
 @register("selection", "softsort")
 class SoftSortTopK(nn.Module, Selector):
-    """`softsort_topk` in training, `hard_topk` in evaluation."""
+    """A softmax around each of the K highest scores: `softsort_topk` in training, `hard_topk` in evaluation."""
 
     score_order = True
 

@@ -53,7 +53,7 @@ def straight_through_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: 
 
 @register("selection", "straight_through")
 class StraightThroughTopK(nn.Module, Selector):
-    """`straight_through_topk` in training, `hard_topk` in evaluation: the same patches."""
+    """The K highest scores, in training with the gradient of a softmax: `straight_through_topk`."""
 
     def __init__(self, k: int, *, temperature: float = 0.01):
         super().__init__()

@@ -16,7 +16,7 @@ from saccade.system import System, build_features
 
 @register("system", "cnn")
 class CNN(System):
-    """The stages view, features and prediction of `config`; it has no others.
+    """The feature network on the whole view: the stages view, features and prediction.
 
     >>> import torch
     >>> config = ModelConfig(system="cnn", num_classes=4, image_size=(300, 400), view={"scale": 0.25})

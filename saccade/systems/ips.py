@@ -68,7 +68,7 @@ class IPSOptions:
 
 @register("system", "ips")
 class IPS(System):
-    """The stages features and prediction of `config`, the patch size of its extraction, and its `options`.
+    """Iterative patch selection, a search of all patches without gradient: extraction.patch, features, prediction.
 
     Its raw scores are the query's logits of all patches, before any softmax, so those of different chunks can be
     compared; they have no gradient.

@@ -17,7 +17,7 @@ from saccade.system import System
 
 @register("system", "majority")
 class Majority(System):
-    """None of the stages of `config`, only its number of classes.
+    """One learned number per class, whatever the image: none of the stages.
 
     >>> config = ModelConfig(system="majority", num_classes=2, image_size=(8, 8))
     >>> Majority(config).eval()(torch.rand(3, 3, 8, 8)).logits.softmax(dim=1)[0]

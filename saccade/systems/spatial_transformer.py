@@ -108,7 +108,7 @@ class SpatialOptions:
 
 @register("system", "spatial")
 class SpatialTransformer(System):
-    """The stages view, features, aggregation and prediction of `config`, the patch size of its extraction, `options`.
+    """Glimpses that a localization network places: view, extraction.patch, features, aggregation and prediction.
 
     >>> config = ModelConfig(system="spatial", num_classes=4, image_size=(300, 400), options={"k": 4})
     >>> output = SpatialTransformer(config).eval()(torch.rand(2, 3, 300, 400))
