@@ -3,8 +3,8 @@
 python benchmarks/bench_slide_training.py
 
 Two of the pyramids of `slides.py` are written to the temporary folder. Each step takes both of them, with
-`model.preparation.stream`: it opens the files, reads the views, and goes forward and back. The other side is the same batch as a
-tensor, by its size alone.
+`model.preparation.stream`: it opens the files, reads the views, and goes forward and back. The other side is the same
+batch as a tensor, by its size alone.
 """
 
 import tempfile

@@ -73,7 +73,7 @@ def write_page() -> str:
         "",
         "Stage by stage, what a recipe or a `ModelConfig` can name, as `saccade train --help` lists it; "
         f"what is {REQUIRED} must be given.",
-        "[Write your own selector](write_your_own_selector.md) shows how to add one. This page is written by `make parts`.",
+        "[Write your own selector](write_your_own_selector.md) shows how to add one. `make parts` writes this page.",
     ]
     for stage, parts in groupby(list_parts(), key=lambda part: part.stage):
         lines += ["", f"## {KEYS.get(stage, f'model.{stage}')}", "", "| name | what | options |", "|---|---|---|"]

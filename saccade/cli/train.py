@@ -1,7 +1,7 @@
 """`saccade train SOURCE`: from a recipe, or from a folder of one's own images, to a trained model and its report.
 
-Words are read twice: first for SOURCE and the flags as typed, since SOURCE says which recipe it is that flags change (that
-of a file, that of a run that began, or what one's own images ask for); then the flags are parsed on top of that one.
+Words are read twice: first for SOURCE and the flags as typed, since SOURCE says which recipe it is that flags change
+(that of a file, that of a run that began, or what one's own images ask for); then for the flags, on top of that one.
 """
 
 import argparse
@@ -113,26 +113,18 @@ def train(words: Sequence[str]) -> int:
     keep_freed_memory()
     console = Console()
     recipe, records = (load_recipe(path, typed.flags), None) if path else choose_recipe(typed, console)
-    run_folder = RunFolder(typed.out)
-    complete = run_folder.finished and run_folder.report_file.is_file()
+    files = RunFolder(typed.out)
+    complete = files.finished and files.report_file.is_file()
     try:
-        run(recipe, typed.out, records=records, console=console)
+        run(recipe, files, records=records, console=console)
     except Stopped as stopped:
         console.print(f"{stopped}; all is saved in {typed.out}, and the same command resumes it")
         return 130
-    if not complete:
-        _show_report(typed.out, console)
+    if files.writes and not complete:
+        from saccade.report.page import write_report
+
+        console.print(f"report: {write_report(typed.out).absolute().as_uri()}", soft_wrap=True)
     return 0
-
-
-def _show_report(out: Path, console: "Console") -> None:
-    """In the first of several processes."""
-    from lightning.fabric.utilities import rank_zero_only
-
-    from saccade.report.page import write_report
-
-    if getattr(rank_zero_only, "rank", 0) == 0:
-        console.print(f"report: {write_report(out).absolute().as_uri()}", soft_wrap=True)
 
 
 def choose_recipe(typed: Typed, console: "Console") -> tuple["Recipe", "Records | None"]:
