@@ -141,25 +141,16 @@ def test_an_image_that_cannot_be_read_stops_training_with_its_name(workers, reci
 
 def test_train_evaluate_report_on_one_s_own_folder(pets, tmp_path, capsys):
     run = tmp_path / "run"
-    words = [
-        "train",
-        str(pets),
-        "--steps=2",
-        "--batch=2",
-        "--training.label_free.steps=1",
-        "--k=2",
-        "--patch=4",
-        "--out",
-        str(run),
-    ]
-    assert main([*words, "--data.workers=0"]) == 0
+    words = ["train", str(pets), "--steps=2", "--batch=2", "--training.label_free.steps=1", "--k=2", "--patch=4"]
+    words += ["--data.workers=0", "--out", str(run)]
+    assert main(words) == 0
     told = capsys.readouterr().out
     assert "model.view.scale" in told
     assert "report: file://" in told
     assert main(["evaluate", str(run), "--split", "val"]) == 0
     assert "accuracy" in capsys.readouterr().out
     assert main(["report", str(run)]) == 0
-    assert main([*words, "--data.workers=0"]) == 0
+    assert main(words) == 0
     assert "is finished" in capsys.readouterr().out
 
 
@@ -174,17 +165,8 @@ def test_a_command_on_one_s_own_folder_that_could_not_start_can_be_corrected(pet
 @pytest.fixture
 def run_of_pets(pets, tmp_path):
     """A run folder of images of one's own, and the words that made it: of a stage, a part was given."""
-    selection = "{name: diverse, k: 2}"
-    words = [
-        "--steps=2",
-        "--batch=2",
-        "--training.label_free.steps=1",
-        "--patch=4",
-        "--data.workers=0",
-        "--out",
-        f"{tmp_path}/run",
-    ]
-    words = [*words, "--model.selection", selection]
+    words = ["--steps=2", "--batch=2", "--training.label_free.steps=1", "--patch=4", "--data.workers=0"]
+    words += ["--out", f"{tmp_path}/run", "--model.selection", "{name: diverse, k: 2}"]
     assert main(["train", str(pets), *words]) == 0
     return words
 
