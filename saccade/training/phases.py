@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
+from saccade.options import NOT_NEGATIVE, POSITIVE, SHARE, check_ranges
+
 TINY = 1e-9  # a share that is none
 Chooser = Literal["model", "scores", "detail", "detail_and_scores"]
 
@@ -35,6 +37,9 @@ class ScorerRate:
     rate: float = 1.0
     start: float = 1.0
     rise: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_ranges("training.scorer", self, rate=POSITIVE, start=SHARE, rise=SHARE)
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,9 @@ class Phase:
     scorer: ScorerRate = field(default_factory=ScorerRate)
     sigma: Literal["to_zero", "constant"] = "to_zero"
     deal: Literal["as_they_come", "evenly"] = "as_they_come"
+
+    def __post_init__(self) -> None:
+        check_ranges(f"the phase {self.name}", self, steps=NOT_NEGATIVE, share=SHARE, lr=POSITIVE)
 
     @property
     def labeled(self) -> bool:
@@ -124,6 +132,9 @@ class LabelFreeOptions:
     lr: float | None = None
     focus: float | None = None
 
+    def __post_init__(self) -> None:
+        check_ranges("training.label_free", self, steps=NOT_NEGATIVE, lr=POSITIVE, focus=NOT_NEGATIVE)
+
 
 @dataclass(frozen=True)
 class ScorerOptions:
@@ -138,6 +149,9 @@ class ScorerOptions:
     rate: float | None = None
     start: float | None = None
     rise: float | None = None
+
+    def __post_init__(self) -> None:
+        check_ranges("training.scorer", self, rate=POSITIVE, start=SHARE, rise=SHARE)
 
 
 @dataclass(frozen=True)
@@ -163,6 +177,9 @@ class Training:
     sigma: Literal["to_zero", "constant"] | None = None
     evenly: bool | float | None = None
     phases: list[Phase] | None = None
+
+    def __post_init__(self) -> None:
+        check_ranges("training", self, guided=SHARE, evenly=SHARE)
 
 
 def lay_out(training: Training) -> tuple[Phase, ...]:

@@ -42,6 +42,7 @@ def train(
     >>> train(load_recipe("signs/perturbed"), "runs/signs")  # doctest: +SKIP
     """
     files, console = folder if isinstance(folder, RunFolder) else RunFolder(folder), console or Console()
+    recipe.check_together()
     check_folder(files, recipe)
     if files.finished:
         console.print(f"{files.path} is finished; give another folder to train again", soft_wrap=True)

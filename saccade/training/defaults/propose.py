@@ -43,7 +43,7 @@ def propose(
     given:        what the user set, by dotted key; what does not fit the images is an error with the fix
     within_reach: whether the published weights of a timm model can be had
     """
-    values = _flatten(given)
+    values = flatten(given)
     resize = values.get("model.preparation.resize")
     images = look_at([(resize[0], resize[1])] if resize else seen)
     known = Known(records, images, values, within_reach)
@@ -56,11 +56,16 @@ def propose(
     return choices
 
 
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A tree by dotted keys.
+
+    >>> flatten({"model": {"selection": {"k": 5}}, "steps": 10})
+    {'model.selection.k': 5, 'steps': 10}
+    """
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         nested = isinstance(value, Mapping) and len(value) > 0
-        flat |= _flatten(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
+        flat |= flatten(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
     return flat
 
 
