@@ -9,6 +9,8 @@ import torch
 from saccade import ModelConfig, Preparation, build_model, look_at
 from saccade.extraction import Grid, extract
 from saccade.looking import look_at_slots
+from saccade.output import Output
+from saccade.selection.selection import identity_selection
 
 STAGES = {
     "num_classes": 3,
@@ -101,3 +103,14 @@ def test_the_score_map_spans_the_cells_its_patches_are_centered_on():
 
 def test_a_single_cell_is_as_wide_as_its_patch():
     assert Grid(torch.tensor([5]), torch.tensor([10]), (30, 40)).extent == (10.0, 5.0, 50.0, 35.0)
+
+
+def test_of_more_proposals_than_are_looked_at_only_those_that_are_count():
+    """As in training of NTS-Net."""
+    scores = torch.tensor([[0.1, 0.9, 0.5, 0.7]])
+    selection = identity_selection(torch.tensor([[1, 3, 2]]), scores.dtype)
+    boxes = torch.tensor([[[1, 1, 3, 3], [3, 3, 5, 5]]])
+    output = Output(torch.zeros(1, 2), scores, scores, selection, boxes)
+    look = look_at(output, size=(8, 8))
+    assert look.boxes.tolist() == boxes[0].tolist()
+    assert look.box_scores.tolist() == pytest.approx([0.9, 0.7])
