@@ -7,8 +7,8 @@ from io import BufferedIOBase, BufferedRandom, TextIOWrapper
 from pathlib import Path
 from typing import NamedTuple
 
-from saccade.predict.outcomes import Failure, Prediction
 from saccade.predict.line_formats import Done, Format
+from saccade.predict.outcomes import Failure, Prediction
 
 CHUNK = 2**16
 

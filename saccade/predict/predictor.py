@@ -29,7 +29,7 @@ from saccade.inference import for_inference
 from saccade.looking import Look, look_at, make_picture
 from saccade.output import Output
 from saccade.predict.outcomes import Failure, Prediction
-from saccade.predict.reading import AnyImage, ReadImage, Reader
+from saccade.predict.reading import AnyImage, Reader, ReadImage
 from saccade.predict.stream import answer_in_order, read_ahead
 from saccade.runs import find_model_folder
 from saccade.system import System

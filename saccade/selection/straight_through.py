@@ -55,6 +55,8 @@ def straight_through_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: 
 class StraightThroughTopK(nn.Module, Selector):
     """The K highest scores, in training with the gradient of a softmax: `straight_through_topk`."""
 
+    k: int
+
     def __init__(self, k: int, *, temperature: float = 0.01):
         super().__init__()
         check_slots(k)
