@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from saccade.options import make
+
 Size = tuple[int, int]
 
 
@@ -53,8 +55,8 @@ class Preparation:
         >>> Preparation.from_tree({"resize": [600, 800]}).resize
         (600, 800)
         """
-        sizes: dict[str, Any] = {name: tuple(value) for name, value in tree.items() if isinstance(value, list)}
-        return cls(**{**tree, **sizes})
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in tree.items()}
+        return make("preparation", cls, values)
 
     def shown_size(self, size: Size) -> Size:
         """Height and width of an image of `size` after the resize."""

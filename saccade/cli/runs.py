@@ -81,8 +81,8 @@ def report(args: Namespace) -> int:
         raise ValueError("--seed is for `saccade report gradients` only: the report of a run draws nothing at random")
     from rich.console import Console
 
+    from saccade.report import write_report
     from saccade.report.compare import compare, write_comparison
-    from saccade.report.page import write_report
 
     console, runs = Console(), [Path(run) for run in args.runs]
     if len(runs) == 1:

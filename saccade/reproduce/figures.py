@@ -11,16 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 from matplotlib.figure import Figure
 
+from saccade.drawing import Caption, overlay
 from saccade.files import whole_file
-from saccade.report.examples import Examiner, open_examiner, typical_successes
-from saccade.report.look import extent, glance_look
-from saccade.report.overlay import Caption, overlay
+from saccade.report.examples import examine, typical_successes
 from saccade.report.plots import MUTED, SEVERAL, VALIDATION, style
 from saccade.reproduce.collect import LEARNING, Result
 from saccade.reproduce.jobs import Request
 from saccade.reproduce.results import values_of
 from saccade.reproduce.table_types import Table
-from saccade.runs.prediction_tables import PredictionRow
 from saccade.runs.run_contents import Run
 from saccade.training.callbacks.panels import look
 from saccade.training.recipe import load_recipe
@@ -103,15 +101,12 @@ def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], N
 
 def looks(run: Run) -> Iterator[tuple[str, Figure]]:
     """What the selection of a run looked at: at initialization, at the end, and in a test image."""
-    examiner = open_examiner(run)
     if steps := run.folder.panel_steps():
         _, first = next(look(make_task(load_recipe(run.folder.recipe_file))))
-        for what, glance in (("init", first), ("end", run.folder.panel(steps[-1]).glances[0])):
-            yield what, overlay(glance_look(glance, extent(examiner.model.grid(glance.size))))
-    answers = run.predictions.get("test")
-    if answers and (right := typical_successes(answers, 1)):
-        yield "test", _test_image(examiner, right[0])
-
-
-def _test_image(examiner: Examiner, answer: PredictionRow) -> Figure:
-    return overlay(examiner.see(answer).look, Caption(answer.predicted, answer.confidence, answer.label))
+        yield "init", overlay(first)
+        yield "end", overlay(run.folder.panel(steps[-1]).looks[0])
+    table = run.predictions.get("test")
+    if table and (right := typical_successes(table, 1)):
+        (row,) = right
+        seen = examine(run.folder.load_best(), row).look
+        yield "test", overlay(seen, Caption(row.predicted, row.confidence, row.label))

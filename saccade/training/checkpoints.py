@@ -6,7 +6,7 @@ import os
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -20,6 +20,7 @@ KEPT = 2
 SMALLER_IS_BETTER = {"loss"}
 
 
+@runtime_checkable
 class Stateful(Protocol):
     """What can be put into a checkpoint and back."""
 

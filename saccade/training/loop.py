@@ -1,6 +1,6 @@
-"""The training loop. A step is a function of (seed, step), so a run that was stopped anywhere ends like one that was not.
+"""The training loop. A step is a function of (seed, step), so a run stopped anywhere ends like one that was not.
 
-    batch t ─ Learner ─▶ loss ─▶ gradient ─▶ clipped ─▶ optimizer ─▶ every `validate_every` steps: validation, checkpoint
+    batch t ─ Learner ─▶ loss ─▶ gradient ─▶ clipped ─▶ optimizer ─▶ every so often: validation, checkpoint
 
 Batches depend on the step alone (`batches`), so do learning rates, σ and the phase (`phases`); all that is random in a
 step is drawn from (seed, step, process).

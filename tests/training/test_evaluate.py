@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from saccade.training.task import Task
 from tiny import make_spots, tiny_recipe
 from tiny_run import make_tiny_run
 
 from saccade.building import load_model
-from saccade.report.page import write_report
+from saccade.report import write_report
 from saccade.runs import RunFolder
 from saccade.selection import PerturbedTopK
 from saccade.training import run as run_module
 from saccade.training.run import evaluate, train
-from saccade.training.task import Task
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,8 @@ import pytest
 import torch
 import yaml
 from lightning.pytorch import Callback
+from saccade.training.callbacks.checkpoints import Stopped
+from saccade.training.task import Task
 from safetensors.torch import load_file
 from tiny import make_spots, tiny_recipe
 
@@ -22,10 +24,8 @@ from saccade.evaluation import measure
 from saccade.runs import run_folder
 from saccade.runs.step_tables import read_metrics
 from saccade.training import run as run_module
-from saccade.training.callbacks.checkpoints import Stopped
 from saccade.training.recipe import WarmUp, dump_recipe
 from saccade.training.run import make_task, train
-from saccade.training.task import Task
 
 TOTAL = 16
 

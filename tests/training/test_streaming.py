@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import tifffile
 import torch
+from saccade.training.callbacks import Panels
+from saccade.training.warm_up import missing_detail
 from torch.testing import assert_close
 
 from saccade.building import load_model
@@ -19,10 +21,8 @@ from saccade.images import Sources, bands, decode, make_view, open_image
 from saccade.images.decode import BadImage
 from saccade.runs import RunFolder
 from saccade.training.batches import open_records, open_split, training_loader
-from saccade.training.callbacks import Panels
 from saccade.training.recipe import DataOptions, Guide, Recipe, WarmUp
 from saccade.training.run import evaluate, train
-from saccade.training.warm_up import missing_detail
 from tests.tiny import make_spots, tiny_recipe
 from tests.tiny_fit import fit, make_task
 

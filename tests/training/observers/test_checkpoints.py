@@ -5,7 +5,6 @@ from unittest.mock import Mock
 import pytest
 from lightning import Trainer
 from lightning.pytorch.trainer.states import TrainerFn
-
 from saccade.training.callbacks.checkpoints import Checkpoints
 from saccade.training.task import Task
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.trainer.states import TrainerFn
+from saccade.training.callbacks.collapse import NOT_FINITE, RULES, CollapseWatch, examine
+from saccade.training.callbacks.snapshot import Snapshot
 
 from saccade import ModelConfig, PatchSelectionModel
 from saccade.evaluation import Predictions
 from saccade.runs import RunFolder
-from saccade.training.callbacks.collapse import NOT_FINITE, RULES, CollapseWatch, examine
-from saccade.training.callbacks.snapshot import Snapshot
 
 CLASSES = ("EMPTY", "50", "70", "80")
 NAN = math.nan

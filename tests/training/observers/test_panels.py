@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from lightning.pytorch.loggers import TensorBoardLogger
+from saccade.training.callbacks.panels import Panels, glimpse, look, spread
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny import make_spots, tiny_recipe
 from tiny_fit import CrashError, crash_at, fit, make_task
@@ -16,7 +17,6 @@ from saccade import ModelConfig, PatchSelectionModel
 from saccade.data.dataset import unit_range
 from saccade.runs import RunFolder
 from saccade.runs.training_panels import Panel
-from saccade.training.callbacks.panels import Panels, glimpse, look, spread
 from saccade.training.recipe import WarmUp
 
 

@@ -16,10 +16,9 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 from rich.console import Console
+from saccade.training.callbacks.progress import HALF_LIFE_STEPS, Clock, Progress, Smooth
 from tiny import make_spots, tiny_recipe
 from tiny_fit import CrashError, crash_at, fit, make_task, make_trainer
-
-from saccade.training.callbacks.progress import HALF_LIFE_STEPS, Clock, Progress, Smooth
 
 FITTING = TrainerFn.FITTING
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
