@@ -39,7 +39,10 @@ def recipe(tmp_path) -> Path:
         (["--model.selection", "abc"], "model.selection is abc: expected keys with values"),
         (["--model.features.name", "[a]"], "unknown features ['a']: expected one of"),
         (["--model.system", "rnn"], "unknown system 'rnn'"),
-        (["--training.loss", "{entropy: 3}"], "the loss of the phase labels has no option 'entropy': it takes entropy_coefficient"),
+        (
+            ["--training.loss", "{entropy: 3}"],
+            "the loss of the phase labels has no option 'entropy': it takes entropy_coefficient",
+        ),
         (["--data.path", "nowhere"], "no such file or folder"),
         (["--batch", "3", "--devices", "2"], "batch is 3: expected a multiple of 2"),
         (["another.yaml"], "no recipe 'another.yaml'"),
