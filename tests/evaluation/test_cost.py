@@ -51,8 +51,8 @@ def test_a_backbone_that_reads_the_view_and_the_parts_is_counted_with_both(syste
     backbone = nn.Sequential(model.features)
     view = multiply_adds(backbone, (64, 96))["total"]  # 64×80, filled up to whole cells
     assert counts["features"] == view + 2 * multiply_adds(backbone, (32, 32))["total"]
-    # On the image alone, on each of two parts, and on both together, which concat joins and mean adds.
-    heads = 3 * (1 + 2 + {"concat": 3, "mean": 1}[aggregation]) * model.features.width
+    # Of the image and its two parts, which concat joins and mean adds; the other two heads only teach.
+    heads = 3 * {"concat": 3, "mean": 1}[aggregation] * model.features.width
     assert counts["total"] == counts["scorer"] + counts["features"] + heads
 
 
