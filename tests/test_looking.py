@@ -1,5 +1,7 @@
 """Where a model looked: what it says of itself, in pixels of the file."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -26,7 +28,7 @@ def seen() -> torch.Tensor:
     return bytes_.float() / 255
 
 
-def make(**stages):
+def make(**stages) -> Any:
     torch.manual_seed(0)
     return build_model(ModelConfig(**{**STAGES, **stages})).eval()
 
