@@ -41,13 +41,16 @@ def read_options(part: Any) -> list[Option]:
 def make(what: str, part: Any, options: Mapping[str, Any], *inputs: Any, **context: Any) -> Any:
     """`part(*inputs, …)` with `options`, each checked, and with what it asks for of the `context`.
 
+    A list becomes a tuple where one is asked for: YAML and JSON have none.
+
     >>> make("the head", lambda width, bias=True: (width, bias), {"bais": False}, 8)
     Traceback (most recent call last):
     ValueError: the head has no option 'bais': it takes bias
     """
     taken = read_options(part)[len(inputs) :]
     check_options(what, [option for option in taken if option.name not in context], options)
-    given = {option.name: context[option.name] for option in taken if option.name in context} | dict(options)
+    given = {option.name: context[option.name] for option in taken if option.name in context}
+    given |= {option.name: _as_asked(options[option.name], option) for option in taken if option.name in options}
     if missing := [option.name for option in taken if option.required and option.name not in given]:
         raise ValueError(f"{what} needs the option {', '.join(map(repr, missing))}")
     return part(*inputs, **given)
@@ -146,6 +149,11 @@ def check_ranges(key: str, options: Any, **ranges: Range) -> None:
 def _either(words: Iterable[str]) -> str:
     *others, last = dict.fromkeys(words)
     return f"{', '.join(others)} or {last}" if others else last
+
+
+def _as_asked(value: Any, option: Option) -> Any:
+    asked = get_args(option.annotation) if get_origin(option.annotation) is not tuple else (option.annotation,)
+    return tuple(value) if isinstance(value, list) and tuple in map(get_origin, asked) else value
 
 
 def _is_list(value: Any) -> bool:

@@ -54,7 +54,7 @@ def test_a_part_gets_its_inputs_its_options_and_what_it_asks_for_of_the_context(
 )
 def test_values_are_taken_or_refused_by_their_annotation(option, fitting, others, expected):
     for value in fitting:
-        assert build(**{option: value})[option] == value
+        assert build(**{option: value})[option] in (value, tuple(value) if isinstance(value, list) else value)
     for value in others:
         with pytest.raises(ValueError, match=f"^the lens: {option} is .*, expected {expected}$"):
             build(**{option: value})
@@ -93,6 +93,11 @@ def test_literals_and_unions_are_told_in_plain_words():
     assert describe(int | None) == "a whole number or null"
     assert describe(tuple[str, ...]) == "a list of words"
     assert describe(bool | float | None) == "true or false, a number or null"
+
+
+def test_lists_become_tuples_where_those_are_asked_for():
+    given = build(size=[1, 2], patch=[3, 4], widths=[8, 16])
+    assert (given["size"], given["patch"], given["widths"]) == ((1, 2), (3, 4), [8, 16])
 
 
 def test_anything_fits_any():

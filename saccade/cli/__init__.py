@@ -64,10 +64,10 @@ def _run(words: Sequence[str]) -> int:
     command = COMMANDS.get(words[0])
     if isinstance(command, WordCommand):
         return command.run(words[1:])
-    args: Namespace = build_parser().parse_args(words)
-    while not isinstance(command, Command):
-        command = (command.commands if isinstance(command, Group) else COMMANDS)[args.subcommand]
-        args = args[args.subcommand]
+    args: Namespace = build_parser().parse_args(words)[words[0]]
+    if isinstance(command, Group):
+        command, args = command.commands[args.subcommand], args[args.subcommand]
+    assert isinstance(command, Command)  # the parser has refused everything else
     return command.run(args)
 
 

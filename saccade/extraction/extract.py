@@ -55,7 +55,7 @@ class Extraction(nn.Module):
         if min(height, width) < 1:
             raise ValueError(f"patch is {patch}, expected a side of at least 1 px, or [height, width]")
         self.patch = (height, width)
-        self.geometry = geometry
+        self.geometry: Geometry = geometry
         self.glance = glance
 
     @property

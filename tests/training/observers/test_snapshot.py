@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-from saccade.training.callbacks.collapse import examine
-from saccade.training.callbacks.snapshot import find_places, take_snapshot
+from saccade.training.observers.collapse import examine
+from saccade.training.observers.snapshot import find_places, take_snapshot
 from torch.testing import assert_close
 
 from saccade.evaluation import Predictions
