@@ -121,9 +121,9 @@ def train(words: Sequence[str]) -> int:
         console.print(f"{stopped}; all is saved in {typed.out}, and the same command resumes it")
         return 130
     if files.writes and not complete:
-        from saccade.report.page import write_report
+        from saccade.report import write_report
 
-        console.print(f"report: {write_report(typed.out).absolute().as_uri()}", soft_wrap=True)
+        console.print(f"report: {write_report(files).absolute().as_uri()}", soft_wrap=True)
     return 0
 
 
