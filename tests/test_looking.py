@@ -10,6 +10,8 @@ from saccade import ModelConfig, Preparation, build_model, look_at
 from saccade.extraction import Grid, extract
 from saccade.images import open_image
 from saccade.looking import SHOWN_PX, look_at_slots, make_picture
+from saccade.output import Output
+from saccade.selection.selection import identity_selection
 
 STAGES = {
     "num_classes": 3,
@@ -128,3 +130,12 @@ def test_a_picture_is_as_large_as_it_is_ever_shown():
     small, large = (torch.randint(256, (3, 30, side), dtype=torch.uint8) for side in (40, 3 * SHOWN_PX))
     np.testing.assert_array_equal(make_picture(small), small.permute(1, 2, 0))
     assert make_picture(large).shape == make_picture(open_image(large)).shape == (10, SHOWN_PX, 3)
+def test_of_more_proposals_than_are_looked_at_only_those_that_are_count():
+    """As in training of NTS-Net."""
+    scores = torch.tensor([[0.1, 0.9, 0.5, 0.7]])
+    selection = identity_selection(torch.tensor([[1, 3, 2]]), scores.dtype)
+    boxes = torch.tensor([[[1, 1, 3, 3], [3, 3, 5, 5]]])
+    output = Output(torch.zeros(1, 2), scores, scores, selection, boxes)
+    look = look_at(output, size=(8, 8))
+    assert look.boxes.tolist() == boxes[0].tolist()
+    assert look.box_scores.tolist() == pytest.approx([0.9, 0.7])

@@ -105,6 +105,7 @@ def train(words: Sequence[str]) -> int:
     path = find_recipe(typed.source)
     from rich.console import Console
 
+    from saccade.report import write_report
     from saccade.runs import RunFolder
     from saccade.training.interrupts import Stopped
     from saccade.training.recipe import load_recipe
@@ -121,8 +122,6 @@ def train(words: Sequence[str]) -> int:
         console.print(f"{stopped}; all is saved in {typed.out}, and the same command resumes it")
         return 130
     if files.writes and not complete:
-        from saccade.report import write_report
-
         console.print(f"report: {write_report(files).absolute().as_uri()}", soft_wrap=True)
     return 0
 

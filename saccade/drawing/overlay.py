@@ -17,10 +17,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
-from PIL import Image
 
 from saccade.drawing.layout import WIDTH_IN, arrange, place_badges
-from saccade.looking import SHOWN_PX, Look
+from saccade.looking import Look
 
 CAPTION_IN = 0.42
 MAX_CROPS = 16  # more would be too small to see
@@ -103,7 +102,7 @@ def _whole(size: Sequence[int]) -> tuple[float, float, float, float]:
 def _draw_picture(axes: Axes, look: Look, width_in: float) -> None:
     small = max(look.size) < SMALL_PX
     smooth = "bicubic" if small else "antialiased"
-    axes.imshow(_shrink(look.picture), extent=_whole(look.size), interpolation=smooth, aspect="auto")
+    axes.imshow(look.picture, extent=_whole(look.size), interpolation=smooth, aspect="auto")
     if look.scores.size:
         left, top, right, bottom = look.extent
         axes.imshow(heat(look.scores), extent=(left, right, bottom, top), interpolation="bilinear", aspect="auto")
@@ -125,12 +124,6 @@ def heat(scores: Float[np.ndarray, "rows cols"]) -> Float[np.ndarray, "rows cols
     colors = matplotlib.colormaps[COLOR_MAP](0.15 + 0.8 * scores)
     colors[..., 3] = 0.75 * scores**2
     return colors
-
-
-def _shrink(image: UInt8[np.ndarray, "h w 3"]) -> UInt8[np.ndarray, "a b 3"]:
-    picture = Image.fromarray(image)
-    picture.thumbnail((SHOWN_PX, SHOWN_PX), Image.Resampling.BOX)
-    return np.asarray(picture)
 
 
 def _draw_box(axes: Axes, box: Int[np.ndarray, "4"], color: str, **style: Any) -> None:

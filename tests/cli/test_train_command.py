@@ -87,7 +87,7 @@ def test_a_key_of_a_stage_counts_wherever_the_stage_stands(flags):
         ("--patch", "0", "patch is 0, expected a side of at least 1 px"),
         ("--patch", "abc", 'extraction: patch is "abc", expected a whole number or a list of 2 whole numbers'),
         ("--patch", "[3]", "extraction: patch is [3], expected a whole number or a list of 2 whole numbers"),
-        ("--model.scorer.pool", "no", "scorer 'conv': pool is \"no\", expected a whole number"),
+        ("--model.scorer.pool", "big", "scorer 'conv': pool is \"big\", expected a whole number"),
         ("--batch", "0", "batch is 0: expected at least 1"),
         ("--devices", "0", "devices is 0: expected at least 1"),
         ("--resize", "[0, 64]", "preparation.resize is (0, 64): expected a height and a width"),

@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
-from saccade.training.observers.collapse import examine
-from saccade.training.observers.snapshot import find_places, take_snapshot
 from torch.testing import assert_close
 
 from saccade.evaluation import Predictions
 from saccade.extraction import Grid
+from saccade.training.observers.collapse import examine
+from saccade.training.observers.snapshot import find_places, take_snapshot
 
 CLASSES = ("EMPTY", "50", "70", "80")
 
