@@ -17,7 +17,6 @@ from saccade.reproduce.paper_tables import TABLES
 from saccade.reproduce.results import STATISTICS
 from saccade.reproduce.table_types import SCALES, Plan, choose
 from saccade.training.recipe import load_recipe
-from saccade.training.recipe_rules import check_recipe
 
 ROWS = [
     plan for table in TABLES.values() for row in table.rows for scale in SCALES if (plan := row.plan(scale)) is not None
@@ -29,7 +28,7 @@ PLANS = sorted({plan._replace(selection=None) for plan in ROWS})  # what is trai
 def test_every_plan_is_a_recipe_that_ships_with_flags_that_parse(plan: Plan):
     assert plan.recipe in [recipe.name for recipe in list_recipes()]
     recipe = load_recipe(plan.recipe, plan.flags)
-    check_recipe(recipe)
+    recipe.check_together()
     # No flag is idle, but for Sinkhorn's rows, which all say both K and how they choose at inference.
     assert not plan.flags or recipe != load_recipe(plan.recipe) or plan.recipe.endswith("/sinkhorn")
 
