@@ -173,7 +173,10 @@ def _load(source: Path | str, flags: tuple[str, ...] = (), *, content: str = "")
 
 
 def essence(recipe: Recipe) -> dict[str, Any]:
-    """Every setting but where things lie, and but the defaults: keys that later versions add change nothing."""
+    """Every setting but where things lie, and but the defaults: keys that later versions add change nothing.
+
+    A training counts by its phases: its name alone would not tell if what it stands for changed.
+    """
     tree, default = (json.loads(json.dumps(asdict(each))) for each in (recipe, Recipe()))
     for place in PLACES:
         *parents, last = place.split(".")
@@ -183,6 +186,7 @@ def essence(recipe: Recipe) -> dict[str, Any]:
         branch.pop(last, None)
     for part in (field.name for field in fields(Recipe) if is_dataclass(getattr(recipe, field.name))):
         tree[part] = {key: value for key, value in tree[part].items() if value != default[part][key]}
+    tree["training"] = recipe.plan.describe()
     return {key: value for key, value in tree.items() if value != default[key]}
 
 

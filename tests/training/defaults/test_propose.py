@@ -370,4 +370,6 @@ def test_slides_are_read_in_parts():
     assert "model.preparation.stream" not in choose(
         [(1000, 1000)] * 99 + [(20_000, 20_000)]
     )  # which is more likely a mistake
-    assert "model.preparation.stream" not in choose([(20_000, 20_000)], {"model": {"preparation": {"resize": [1000, 1000]}}})
+    assert "model.preparation.stream" not in choose(
+        [(20_000, 20_000)], {"model": {"preparation": {"resize": [1000, 1000]}}}
+    )
