@@ -67,7 +67,7 @@ def test_rows_that_share_a_run():
     assert discrete.evaluate[3:] == ("evaluate", str(discrete.folder), "--selection=discrete")
     request = Request(TABLES["sigma"])
     soft, hard = (make_job(request, row, 0) for row in request.table.rows[:2])
-    assert soft.folder == hard.folder == Path("results/runs/billiard_small-perturbed-sigma_decay=constant-seed0")
+    assert soft.folder == hard.folder == Path("results/runs/billiard_small-perturbed-sigma=constant-seed0")
     assert (soft.evaluation, hard.evaluation) == ("test-soft", "test")
 
 
@@ -85,7 +85,8 @@ def test_gradients_are_compared_where_nothing_else_teaches_the_scorer():
     request = Request(TABLES["gradients"])
     recipes = [make_job(request, row, 0).recipe for row in request.table.rows]
     assert {recipe.model.selection["gradient"] for recipe in recipes} == {"conditional", "score", "diagonal"}
-    assert all(recipe.guide.share == 0 and recipe.loss["mixture_coefficient"] == 0 for recipe in recipes)
+    phases = [span.phase for recipe in recipes for span in recipe.plan.spans if span.phase.labeled]
+    assert not any(phase.guided or phase.loss["mixture_coefficient"] for phase in phases)
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
@@ -112,13 +113,13 @@ def test_a_table_is_sound(table):
 )
 def test_the_papers_table_of_settings(name, batch, lr, decay, steps, schedule, optimizer, entropy, clip):
     recipe = load_recipe(name)
-    assert (recipe.batch, recipe.steps, recipe.loss["entropy_coefficient"]) == (batch, steps, entropy)
+    (phase,) = (span.phase for span in recipe.plan.spans)  # nothing of ours before it or beside it
+    assert (recipe.batch, recipe.steps, phase.loss) == (batch, steps, {"entropy_coefficient": entropy})
     assert (recipe.schedule.name, recipe.schedule.warm_up) == schedule
     chosen = recipe.optimizer
     assert (chosen.name, chosen.lr, chosen.weight_decay, chosen.clip_value) == (optimizer, lr, decay, clip)
     assert (recipe.model.selection["sigma"], recipe.model.selection["num_samples"]) == (0.05, 500)
-    assert recipe.sigma_decay == "linear"
-    assert (recipe.warm_up.steps, recipe.guide.share, chosen.scorer_lr) == (0, 0.0, 1.0)  # nothing of ours
+    assert (phase.sigma, phase.choose, phase.learn, phase.scorer.rate) == ("to_zero", "model", "labels", 1.0)
 
 
 @pytest.mark.parametrize(

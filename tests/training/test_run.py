@@ -234,7 +234,7 @@ def test_more_processes_than_images_to_validate_are_refused_before_training(tmp_
     with pytest.raises(ValueError, match=r"4 images in the split (val|test) and 5 processes .* fewer --devices"):
         train(replace(recipe, devices=5), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    assert make_parts(replace(recipe, batch=4, devices=4))
+    make_parts(replace(recipe, batch=4, devices=4))
 
 
 def test_what_was_drawn_is_told(tmp_path, capsys, without_pictures):
