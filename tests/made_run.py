@@ -38,7 +38,7 @@ def made_run(tmp_path_factory) -> Path:
         metrics.add(row.pop("step"), row)
     metrics.save()
     files.open_warnings().add(TrainingWarning(10, "one_class", "It says <along> & nothing else."))
-    phases = [{"name": "warm-up", "from": 0, "to": 4}, {"name": "training", "from": 4, "to": 16}]
+    phases = [{"name": "label_free", "from": 0, "to": 4}, {"name": "labels", "from": 4, "to": 16}]
     facts = files.begin(seed=0, parameters=1234, phases=phases, accelerator="cpu")
     facts.known |= {"seconds_of_training": 90.0, "hardware": "a core"}
     facts.finish()

@@ -10,13 +10,14 @@ import numpy as np
 from jaxtyping import Float, Int, UInt8
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from PIL import Image
 
 from saccade.runs.prediction_tables import PredictionTable
 from saccade.runs.run_contents import Run
 
-TRAIN, VALIDATION, SECOND, MUTED = "#7fa8d1", "#1f4e8c", "#d1720f", "#8a8a8a"
+TRAIN, VALIDATION, SECOND, MUTED, PHASE = "#7fa8d1", "#1f4e8c", "#d1720f", "#8a8a8a", "#555555"
 # Okabe and Ito's colors, told apart by the color-blind.
 SEVERAL = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
 NUMBERS_UP_TO, NAMES_UP_TO = 12, 40  # classes with counts in the confusion matrix, and with all their names
@@ -107,8 +108,18 @@ def _mark_phases(axes: Axes, run: Run) -> None:
     for number, phase in enumerate(phases):
         if number % 2 == 0:
             axes.axvspan(phase.first, phase.end, color=MUTED, alpha=0.15, lw=0)
-        place = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points", "va": "top", "rotation": 90}
-        axes.annotate(phase.name, (phase.first, 1), (2, -3), fontsize=8, color=MUTED, annotation_clip=True, **place)
+        axes.annotate(
+            phase.name.replace("_", " "),
+            (phase.first, 1),
+            (2, -3),
+            xycoords=axes.get_xaxis_transform(),
+            textcoords="offset points",
+            va="top",
+            rotation=90,
+            fontsize=8,
+            color=PHASE,
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],  # readable across a curve
+        )
 
 
 def _part_without_labels(axes: Axes, run: Run, curve: Curve, steps: np.ndarray, values: np.ndarray) -> None:

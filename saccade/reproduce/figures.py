@@ -9,10 +9,13 @@ TABLE-ROW-test.jpg      score map, patches and answer on a test image that was a
 
 from collections.abc import Callable, Iterator, Sequence
 
+from lightning.fabric import seed_everything
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from saccade.drawing import Caption, overlay
 from saccade.files import whole_file
+from saccade.looking import Look
 from saccade.report.examples import examine, typical_successes
 from saccade.report.plots import MUTED, SEVERAL, VALIDATION, style
 from saccade.reproduce.collect import LEARNING, Result
@@ -20,9 +23,9 @@ from saccade.reproduce.jobs import Request
 from saccade.reproduce.results import values_of
 from saccade.reproduce.table_types import Table
 from saccade.runs.run_contents import Run
-from saccade.training.callbacks.panels import look
-from saccade.training.recipe import load_recipe
-from saccade.training.run import make_task
+from saccade.training.observers.panels import SHOWN, glimpse, spread
+from saccade.training.recipe import Recipe, load_recipe
+from saccade.training.run import make_learner, open_data
 
 DPI = 110
 
@@ -102,11 +105,22 @@ def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], N
 def looks(run: Run) -> Iterator[tuple[str, Figure]]:
     """What the selection of a run looked at: at initialization, at the end, and in a test image."""
     if steps := run.folder.panel_steps():
-        _, first = next(look(make_task(load_recipe(run.folder.recipe_file))))
-        yield "init", overlay(first)
+        yield "init", overlay(_look_before_training(load_recipe(run.folder.recipe_file)))
         yield "end", overlay(run.folder.panel(steps[-1]).looks[0])
     table = run.predictions.get("test")
     if table and (right := typical_successes(table, 1)):
         (row,) = right
         seen = examine(run.folder.load_best(), row).look
         yield "test", overlay(seen, Caption(row.predicted, row.confidence, row.label))
+
+
+def _look_before_training(recipe: Recipe) -> Look:
+    """How the first image of the run's panels was looked at before the first step: the seed says."""
+    seed_everything(recipe.seed, verbose=False)
+    data = open_data(recipe)
+    learner, validation = make_learner(recipe, data), data["val"]
+    classes, records = validation.records.classes, validation.records.records
+    image = validation[spread([classes.index(record.label) for record in records], SHOWN)[0]].image
+    if isinstance(image, Tensor):
+        image = recipe.model.preparation.see(image[None])[0]
+    return glimpse(learner.model, image, in_training=True, sigma=learner.full_sigma)

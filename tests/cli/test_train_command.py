@@ -1,7 +1,9 @@
 """Training and evaluation as commands: mistakes are one line with the fix, and a run goes on, or is left alone."""
 
 import re
+from collections import Counter
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -222,3 +224,26 @@ def test_a_folder_without_a_run_is_told(tmp_path, capsys):
     for command in ("evaluate", "report"):
         assert main([command, str(tmp_path)]) == 2
         assert str(tmp_path) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_command_lists_its_data_once_and_loads_the_best_model_once(own, recipe, tmp_path, monkeypatch):
+    counts = Counter()
+
+    def count(module: str, name: str) -> None:
+        function = getattr(import_module(module), name)
+
+        def counted(*args, **options):
+            counts[name] += 1
+            return function(*args, **options)
+
+        monkeypatch.setattr(f"{module}.{name}", counted)
+
+    count("saccade.data.loading", "_find")
+    count("saccade.building", "load_model")
+    monkeypatch.setattr("saccade.report.shown_images.EXAMPLES", 1)
+    source = tmp_path / "spots" if own else recipe
+    quick = ["--data.workers=0", "--training.label_free.steps=1", "--validate_every=4"]
+    assert main(["train", str(source), "--steps", "2", "--out", str(tmp_path / "run"), *quick]) == 0
+    assert counts == {"_find": 1, "load_model": 1}
+    assert (tmp_path / "run" / "report.html").is_file()

@@ -15,7 +15,7 @@ def test_everything_a_run_wrote_is_read(made_run):
     run = RunFolder(made_run).read()
     assert (run.name, run.split, run.system) == ("spots", "test", "patch_selection")
     assert (run.first_step_with_labels, run.steps_done) == (4, 16)
-    assert run.phases == (("warm-up", 0, 4), ("training", 4, 16))
+    assert run.phases == (("label_free", 0, 4), ("labels", 4, 16))
     with (made_run / "evaluation" / "test.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     answers = run.predictions["test"]
