@@ -25,6 +25,7 @@ def make_parts(recipe: Recipe) -> tuple[Learner, dict[str, ImageDataset]]:
 def fit(recipe: Recipe, folder: Path, console: Console | None = None) -> Learner:
     """Train from the beginning, or from the last checkpoint in `folder`."""
     (learner, data), fabric, files = make_parts(recipe), make_fabric(recipe), RunFolder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     fabric.launch()
     facts = files.begin(seed=0, parameters=0, phases=[], accelerator="cpu")
     facts.start_clock()

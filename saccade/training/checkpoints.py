@@ -49,7 +49,8 @@ def resume(folder: Path, parts: Mapping[str, Stateful]) -> int:
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
         except (RuntimeError, OSError, EOFError, pickle.UnpicklingError) as error:
-            log.warning("%s cannot be read (%s): resuming from the one before it", path, str(error).splitlines()[0])
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            log.warning("%s cannot be read (%s): resuming from the one before it", path, reason)
             continue
         for name, part in parts.items():
             part.load_state_dict(state[name])

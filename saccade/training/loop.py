@@ -7,6 +7,7 @@ step is drawn from (seed, step, process).
 """
 
 from collections.abc import Mapping
+from contextlib import closing
 
 import numpy as np
 import torch
@@ -65,7 +66,7 @@ def fit(
         best.keep(model, plan.labeled_step(step), evaluated.measures)
 
     batches = training_loader(data["train"], recipe, first=first, rank=fabric.global_rank, world=fabric.world_size)
-    with stop.listening(), progress.training(learner, first):
+    with stop.listening(), closing(log), progress.training(learner, first):
         for step, batch in enumerate(batches, first):
             progress.before(step)
             panels.before(step)

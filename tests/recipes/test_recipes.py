@@ -11,7 +11,6 @@ from saccade import ModelConfig
 from saccade.building import build_model
 from saccade.recipes import Shipped, find_recipe, list_recipes
 from saccade.training.recipe import load_recipe
-from saccade.training.recipe_rules import check_recipe
 
 
 @pytest.fixture
@@ -87,7 +86,7 @@ def test_looking_for_recipes_does_not_wait_for_torch():
 def test_every_recipe_that_ships_is_valid_and_builds_its_model(shipped):
     assert shipped.summary
     recipe = load_recipe(shipped.name)
-    check_recipe(recipe)
+    recipe.check_together()
     stages = asdict(recipe.model)
     # Weights lie where the user has them.
     stages["features"] = {

@@ -213,8 +213,9 @@ def _choose_one_patch(known: Known) -> Iterator[Choice]:
     if not given:
         yield Choice("model.aggregation", {"name": "max"}, "the strongest evidence of any patch counts")
     elif given.get("name") not in ("mean", "max"):
-        loss = {"entropy_coefficient": 0.01, "mixture_coefficient": 0.0}
-        yield Choice("training.loss", loss, f"{given['name']} answers from all patches together, as in the paper")
+        reason = f"{given['name']} answers from all patches together, as in the paper"
+        yield Choice("training.loss.entropy_coefficient", 0.01, reason)
+        yield Choice("training.loss.mixture_coefficient", 0.0, reason)
 
 
 # In this order: later ones may depend on what earlier ones chose.
