@@ -3,9 +3,9 @@
 A job is trained, and then evaluated where its row asks for that. Jobs that share a folder take turns, so what one has
 trained is there for the next.
 
-A run that failed is reported and the others continue. Stopping (Ctrl-C or SIGTERM) asks every run to save and leave. A runner
-that was killed leaves its runs behind, still training; each holds a lock on its folder as long as it lives, so the next
-runner waits for it instead of training in the same folder twice.
+A run that failed is reported and the others continue. Stopping (Ctrl-C or SIGTERM) asks every run to save and leave. A
+runner that was killed leaves its runs behind, still training; each holds a lock on its folder as long as it lives, so
+the next runner waits for it instead of training in the same folder twice.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""YAML and JSON files of a run: written whole, and read with an error that names the file and what to do; how two of them differ."""
+"""YAML and JSON files of a run: written whole, and read with an error that names the file and says what to do."""
 
 import json
 from collections.abc import Sequence
