@@ -42,7 +42,7 @@ def for_inference(model: Model, *, compile: bool = False) -> Model:
     model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     if isinstance(model, System):
         model.folded = True
-        if compile and model.features:
+        if compile and isinstance(model.features, nn.Module):
             model.features.compile(dynamic=False, options={"freezing": True})
     return model
 

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -87,10 +86,10 @@ def test_every_recipe_that_ships_is_valid_and_builds_its_model(shipped):
     assert shipped.summary
     recipe = load_recipe(shipped.name)
     recipe.check_together()
-    stages = asdict(recipe.model)
+    stages = dict(vars(recipe.model))
     # Weights lie where the user has them.
     stages["features"] = {
         key: value for key, value in stages["features"].items() if key not in ("weights", "pretrained")
     }
-    size = recipe.model.preparation.resize or (recipe.data.generate or {}).get("size") or (960, 1280)
-    build_model(ModelConfig(num_classes=4, image_size=tuple(size), **stages))
+    size = tuple((recipe.data.generate or {}).get("size") or (960, 1280))
+    build_model(ModelConfig(num_classes=4, image_size=recipe.model.preparation.seen_size(size), **stages))
