@@ -15,6 +15,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 from torchvision.transforms.v2 import functional as v2
 
+from saccade.files import shown
 from saccade.images.file import FileImage
 from saccade.images.pyramid import NotASlideError
 from saccade.images.slide import SlideImage
@@ -45,7 +46,7 @@ def open_image(image: object) -> Opened:
 @open_image.register(str)
 def _open_path(path: str | Path) -> Opened:
     if not Path(path).is_file():
-        raise FileNotFoundError(f"no image at {path}: give the path of a file")
+        raise FileNotFoundError(f"no image at {shown(path)}: give the path of a file")
     try:
         return SlideImage(path)
     except NotASlideError:
