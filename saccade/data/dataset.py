@@ -34,9 +34,11 @@ from saccade.data.inspection import Report, examine
 from saccade.data.records import DataError, Record, Records
 from saccade.data.sample import Sample, SampleCache
 from saccade.images import ImageSource, Sources, open_image
-from saccade.images.decode import MAX_PIXELS, BadImage, read_pixels
+from saccade.images.bad_image import BadImage, blaming, require_file
+from saccade.images.decode import read_pixels
 from saccade.images.file import FileImage
 from saccade.images.image_source import Opened
+from saccade.images.memory import MAX_PIXELS
 from saccade.preparation import Preparation
 
 log = logging.getLogger(__name__)
@@ -180,9 +182,9 @@ def _place_boxes(record: Record, old: tuple[int, int], new: tuple[int, int]) -> 
 
 
 def _open_source(path: Path, max_pixels: int) -> Opened:
-    if not path.is_file():
-        raise BadImage(path, "no such file")
-    source = open_image(path)
+    require_file(path)
+    with blaming(path):
+        source = open_image(path)
     return FileImage(path, max_pixels=max_pixels) if isinstance(source, FileImage) else source
 
 
