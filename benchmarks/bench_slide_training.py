@@ -20,7 +20,7 @@ from saccade.config import ModelConfig
 from saccade.data.dataset import Batch, ImageDataset, collate_sources
 from saccade.data.records import Record, Records
 from saccade.model import PatchSelectionModel
-from saccade.training.warm_up import missing_detail, warm_up_loss
+from saccade.training.label_free import missing_detail, label_free_loss
 
 BATCH, SCALE, SIGMA, WARM_UPS = 2, 1 / 16, 0.01, 3
 
@@ -51,7 +51,7 @@ def warm_up(model: PatchSelectionModel, batch: Batch) -> None:
     """The scorer learns where detail is missing."""
     view = model.view(batch.image)
     target = missing_detail(batch.image, view, model.grid(batch.image.shape[-2:]))
-    warm_up_loss(model.scorer(view).scores, target).backward()
+    label_free_loss(model.scorer(view).scores, target).backward()
 
 
 def learn(model: PatchSelectionModel, batch: Batch) -> None:

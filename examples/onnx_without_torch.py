@@ -14,10 +14,11 @@ model, photo = sys.argv[1:]
 session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
 facts = {name: json.loads(value) for name, value in session.get_modelmeta().custom_metadata_map.items()}
 picture = ImageOps.exif_transpose(Image.open(photo)).convert("RGB")
-if facts["resize"]:  # height, width: the model was trained on images brought to one size
-    picture = picture.resize(facts["resize"][::-1], Image.Resampling.BILINEAR)
-if facts.get("crop"):  # height, width: of that it saw the center
-    height, width = facts["crop"]
+preparation = facts["preparation"]
+if preparation["resize"]:  # height, width: the model was trained on images brought to one size
+    picture = picture.resize(preparation["resize"][::-1], Image.Resampling.BILINEAR)
+if preparation["crop"]:  # height, width: of that it saw the center
+    height, width = preparation["crop"]
     left, top = round((picture.width - width) / 2), round((picture.height - height) / 2)
     picture = picture.crop((left, top, left + width, top + height))
 pixels = np.asarray(picture, dtype=np.float32) / 255

@@ -8,15 +8,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from saccade.building import build_model, load_model
     from saccade.config import ModelConfig
     from saccade.extraction import Grid, extract
     from saccade.images import make_view
-    from saccade.model import Output, PatchSelectionModel
+    from saccade.looking import Look, look_at
+    from saccade.model import PatchSelectionModel
+    from saccade.output import Output
     from saccade.predict import Prediction, Predictor
-    from saccade.prediction import score_entropy, selection_loss
+    from saccade.prediction import mixture_loss, score_entropy, selection_loss
+    from saccade.preparation import Preparation
+    from saccade.registry import register
     from saccade.selection import (
+        AttentionSampling,
+        DiverseTopK,
+        Exhaustive,
+        GumbelTopK,
+        HardTopK,
         PerturbedTopK,
+        RandomTopK,
         Selection,
+        Selector,
+        SinkhornTopK,
+        SoftSortTopK,
+        StraightThroughTopK,
         attention_sampling,
         diverse_topk,
         exhaustive,
@@ -30,59 +45,88 @@ if TYPE_CHECKING:
         softsort_topk,
         straight_through_topk,
     )
+    from saccade.training.recipe import Recipe, load_recipe
+    from saccade.training.run import train
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "ModelConfig": "config",
-    "PatchSelectionModel": "model",
-    "Output": "model",
-    "make_view": "images",
-    "normalize_scores": "selection",
-    "Selection": "selection",
-    "PerturbedTopK": "selection",
-    "perturbed_topk": "selection",
-    "sinkhorn_topk": "selection",
-    "gumbel_topk": "selection",
-    "straight_through_topk": "selection",
-    "softsort_topk": "selection",
-    "diverse_topk": "selection",
-    "linear_decay": "selection",
-    "hard_topk": "selection",
-    "random_topk": "selection",
-    "exhaustive": "selection",
-    "attention_sampling": "selection",
-    "Grid": "extraction",
-    "extract": "extraction",
-    "score_entropy": "prediction",
-    "selection_loss": "prediction",
-    "Predictor": "predict",
-    "Prediction": "predict",
+# The module each name is in, in data-path order.
+_NAMES = {
+    "config": ["ModelConfig"],
+    "registry": ["register"],
+    "building": ["build_model", "load_model"],
+    "model": ["PatchSelectionModel"],
+    "output": ["Output"],
+    "preparation": ["Preparation"],
+    "images": ["make_view"],
+    "selection": [
+        "normalize_scores",
+        "linear_decay",
+        "Selection",
+        "Selector",
+        *("PerturbedTopK", "perturbed_topk"),
+        *("DiverseTopK", "diverse_topk"),
+        *("SinkhornTopK", "sinkhorn_topk"),
+        *("AttentionSampling", "attention_sampling"),
+        *("GumbelTopK", "gumbel_topk"),
+        *("StraightThroughTopK", "straight_through_topk"),
+        *("SoftSortTopK", "softsort_topk"),
+        *("HardTopK", "hard_topk"),
+        *("RandomTopK", "random_topk"),
+        *("Exhaustive", "exhaustive"),
+    ],
+    "extraction": ["Grid", "extract"],
+    "prediction": ["selection_loss", "score_entropy", "mixture_loss"],
+    "looking": ["Look", "look_at"],
+    "training.recipe": ["Recipe", "load_recipe"],
+    "training.run": ["train"],
+    "predict": ["Predictor", "Prediction"],
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [  # noqa: RUF022 (the order tells the story)
     "ModelConfig",
+    "register",
+    "build_model",
+    "load_model",
     "PatchSelectionModel",
     "Output",
+    "Preparation",
     "make_view",
     "normalize_scores",
+    "linear_decay",
     "Selection",
+    "Selector",
     "PerturbedTopK",
     "perturbed_topk",
-    "sinkhorn_topk",
-    "gumbel_topk",
-    "straight_through_topk",
-    "softsort_topk",
+    "DiverseTopK",
     "diverse_topk",
-    "linear_decay",
-    "hard_topk",
-    "random_topk",
-    "exhaustive",
+    "SinkhornTopK",
+    "sinkhorn_topk",
+    "AttentionSampling",
     "attention_sampling",
+    "GumbelTopK",
+    "gumbel_topk",
+    "StraightThroughTopK",
+    "straight_through_topk",
+    "SoftSortTopK",
+    "softsort_topk",
+    "HardTopK",
+    "hard_topk",
+    "RandomTopK",
+    "random_topk",
+    "Exhaustive",
+    "exhaustive",
     "Grid",
     "extract",
-    "score_entropy",
     "selection_loss",
+    "score_entropy",
+    "mixture_loss",
+    "Look",
+    "look_at",
+    "Recipe",
+    "load_recipe",
+    "train",
     "Predictor",
     "Prediction",
 ]

@@ -80,7 +80,7 @@ class ModelConfig(Stages):
         if unknown := sorted(set(values) - known):
             raise ValueError(f"unknown config keys {', '.join(unknown)}: expected some of {', '.join(sorted(known))}")
         tuples = {name: tuple(values[name]) for name in ("image_size", "classes", "imports") if name in values}
-        return cls(**{**values, **tuples, "preparation": Preparation(**values.get("preparation", {}))})
+        return cls(**{**values, **tuples, "preparation": Preparation.from_tree(values.get("preparation", {}))})
 
     @property
     def class_names(self) -> tuple[str, ...]:

@@ -3,8 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from einops import rearrange
 from jaxtyping import Float, Int, UInt8
+from PIL import Image
 from torch import Tensor
 
 from saccade.extraction import extract
@@ -61,13 +63,12 @@ def look_at(
     preparation = preparation or Preparation()
     if not output.chooses or output.boxes is None:
         return Look(size)
-    order, box_scores = _best_first(output, row)
-    boxes = output.boxes[row, order]
+    boxes, box_scores = (each[row, : int(output.used[row].sum())] for each in best_first(output))
     chart, extent = _chart(output, row, preparation, size)
     return Look(
         size,
         boxes=preparation.place_back(boxes.cpu().numpy(), size),
-        box_scores=box_scores,
+        box_scores=box_scores.detach().cpu().numpy(),
         strength=np.ones(len(boxes), np.float32),
         scores=chart,
         extent=extent,
@@ -100,14 +101,20 @@ def look_at_slots(
     )
 
 
-def _best_first(output: Output, row: int) -> tuple[Int[Tensor, " S"], Float[np.ndarray, " scored"]]:
-    """Places of the used boxes among all, and their scores."""
-    places = output.used[row].nonzero().flatten()
-    if output.scores is None or output.selection is None:
-        return places, np.zeros(0, np.float32)
-    scores = output.scores[row].float().gather(0, output.selection.index[row, places])
-    order = scores.argsort(descending=True, stable=True)
-    return places[order], scores[order].cpu().numpy()
+def best_first(output: Output) -> tuple[Int[Tensor, "B S 4"], Float[Tensor, "B scored"]]:
+    """The boxes of a batch and their scores, best first; those that were not looked at come last.
+
+    Where places are not scored, boxes come as they are, without scores.
+    """
+    boxes, selection = output.boxes, output.selection
+    assert boxes is not None
+    if output.scores is None or selection is None:
+        return boxes, output.logits.new_zeros(len(boxes), 0).float()
+    scores = output.scores.float().gather(1, selection.index)  # B S
+    if not selection.hard:
+        scores = scores.masked_fill(~output.used, -torch.inf)
+    scores, order = scores.sort(dim=1, descending=True, stable=True)
+    return boxes.gather(1, order[..., None].expand(-1, -1, 4)), scores
 
 
 def _chart(output: Output, row: int, preparation: Preparation, size: Size) -> tuple[np.ndarray, Edges]:
@@ -134,9 +141,11 @@ def _read_crops(
 
 
 def make_picture(image: UInt8[Tensor, "3 H W"] | ImageSource) -> UInt8[np.ndarray, "h w 3"]:
-    """All of an image: of bytes themselves, of a source a view as large as it is ever shown."""
+    """All of an image, as large as it is ever shown."""
     if isinstance(image, Tensor):
-        return rearrange(image, "c h w -> h w c").numpy()
+        picture = Image.fromarray(rearrange(image, "c h w -> h w c").contiguous().numpy())
+        picture.thumbnail((SHOWN_PX, SHOWN_PX), Image.Resampling.BOX)
+        return np.array(picture)
     return as_bytes(image.view(min(1.0, SHOWN_PX / max(image.size)))[None])[0]
 
 

@@ -18,7 +18,7 @@ from saccade.config import ModelConfig
 from saccade.extraction import Extraction, Grid
 from saccade.features import FeatureNetwork
 from saccade.images import Sources, View, glance, view_size
-from saccade.output import Output
+from saccade.output import Choice, Output
 from saccade.prediction import mixture_loss, selection_loss
 from saccade.registry import build, build_one, name_of, register
 from saccade.scorer import Scorer, attend
@@ -145,39 +145,38 @@ class PatchSelectionModel(System):
         mixture_coefficient: how much `mixture_loss` counts, where one patch is enough to answer.
         context_coefficient: how much the answer without any patch counts: cross-entropy of the context alone.
         """
+        choice = output.choice
         loss = selection_loss(
-            output.logits, label, output.raw_scores, entropy_coefficient=entropy_coefficient, class_weight=class_weight
+            output.logits, label, choice.raw_scores, entropy_coefficient=entropy_coefficient, class_weight=class_weight
         )
         if mixture_coefficient:
-            loss = loss + mixture_coefficient * self._mixture_loss(output, label, class_weight)
+            loss = loss + mixture_coefficient * self._mixture_loss(choice, label, class_weight)
         if context_coefficient:
-            loss = loss + context_coefficient * self._context_loss(output, label, class_weight)
+            loss = loss + context_coefficient * self._context_loss(choice.context, label, class_weight)
         return loss
 
-    def _mixture_loss(self, output: Output, label: Tensor, class_weight: Tensor | None) -> Tensor:
+    def _mixture_loss(self, choice: Choice, label: Tensor, class_weight: Tensor | None) -> Tensor:
         if not self.aggregation.answers_alone:
             raise ValueError(
                 "mixture_coefficient asks every patch for an answer of its own, and the aggregation "
                 f"{name_of(self.aggregation)} knows all slots only together: use another"
             )
-        slot_scores = output.selection.detach().look_up(output.raw_scores)  # B K
-        alone = self.aggregation.alone(output.features, output.selection, output.grid)  # B K D
+        slot_scores = choice.selection.detach().look_up(choice.raw_scores)  # B K
+        alone = self.aggregation.alone(choice.features, choice.selection, choice.grid)  # B K D
         slot_scores = slot_scores + self.aggregation.weigh(alone)
         # Alone: what the context explains would otherwise leave nothing for a patch to explain better than another.
-        no_context = alone.new_zeros(*alone.shape[:2], output.context.shape[1])
+        no_context = alone.new_zeros(*alone.shape[:2], choice.context.shape[1])
         slot_logits = self.prediction(torch.cat([alone, no_context], dim=2))  # B K L
         return mixture_loss(slot_logits, slot_scores, label, class_weight=class_weight)
 
-    def _context_loss(self, output: Output, label: Tensor, class_weight: Tensor | None) -> Tensor:
-        if not output.context.shape[1]:
+    def _context_loss(self, context: Tensor, label: Tensor, class_weight: Tensor | None) -> Tensor:
+        if not context.shape[1]:
             raise ValueError(
                 "context_coefficient asks for an answer without patches, and nothing else is seen of the image: use "
                 "the scorer backbone or extraction.glance"
             )
-        no_patch = output.context.new_zeros(len(label), self.aggregation.width)
-        return F.cross_entropy(
-            self.prediction(torch.cat([no_patch, output.context], dim=1)), label, weight=class_weight
-        )
+        no_patch = context.new_zeros(len(label), self.aggregation.width)
+        return F.cross_entropy(self.prediction(torch.cat([no_patch, context], dim=1)), label, weight=class_weight)
 
     def _read(
         self, patches: Float[Tensor, "B K C P Q"], image: Float[Tensor, "B C H W"] | Sources, size: Tensor | None

@@ -9,6 +9,17 @@ from torch import Tensor
 from saccade.selection import Candidates, Selection
 
 
+class Choice(NamedTuple):
+    """The choice behind an `Output`, of a system that chooses patches by scores: all of it is there."""
+
+    raw_scores: Float[Tensor, "B N"]
+    scores: Float[Tensor, "B N"]
+    selection: Selection
+    grid: Candidates
+    features: Float[Tensor, "B K D"]
+    context: Float[Tensor, "B E"]
+
+
 class Output(NamedTuple):
     """What a system says and, as far as it chooses where to look, where it looked; None where it has no such thing.
 
@@ -43,6 +54,14 @@ class Output(NamedTuple):
             return False
         everything = self.raw_scores is not None and self.boxes.shape[1] == self.raw_scores.shape[1]
         return not (everything and self.selection is not None and self.selection.hard)
+
+    @property
+    def choice(self) -> Choice:
+        """What stands behind the boxes; an error for a system that does not choose by scores."""
+        values = self.raw_scores, self.scores, self.selection, self.grid, self.features, self.context
+        if any(value is None for value in values):
+            raise ValueError("this system does not choose patches by scores, so there is nothing to say of its choice")
+        return Choice(*values)  # pyright: ignore[reportArgumentType]
 
     @property
     def used(self) -> Bool[Tensor, "B S"]:

@@ -6,12 +6,14 @@ It belongs to the model: whoever shows it an image (data set, predictor, report,
 This module imports no torch: recipes have a preparation, and the command line reads them for `--help`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
+
+from saccade.options import make
 
 Size = tuple[int, int]
 
@@ -35,7 +37,7 @@ class Preparation:
     def __post_init__(self) -> None:
         for name in ("resize", "crop"):
             if (size := getattr(self, name)) is not None:
-                object.__setattr__(self, name, _as_size(name, size))  # JSON and YAML have lists
+                _check_size(name, size)
         if self.max_pixels is not None and self.max_pixels < 1:
             raise ValueError(f"preparation.max_pixels is {self.max_pixels}: expected at least 1")
         if self.stream and (self.resize or self.crop):
@@ -45,6 +47,16 @@ class Preparation:
             )
         if self.resize and self.crop and (self.crop[0] > self.resize[0] or self.crop[1] > self.resize[1]):
             raise ValueError(f"preparation.crop is {self.crop}, larger than what is left by resize, {self.resize}")
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> "Preparation":
+        """From what JSON or YAML make of one: they have lists.
+
+        >>> Preparation.from_tree({"resize": [600, 800]}).resize
+        (600, 800)
+        """
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in tree.items()}
+        return make("preparation", cls, values)
 
     def shown_size(self, size: Size) -> Size:
         """Height and width of an image of `size` after the resize."""
@@ -89,13 +101,12 @@ class Preparation:
         return size[1] / shown[1], size[0] / shown[0], left, top
 
 
-def _as_size(name: str, size: Any) -> Size:
+def _check_size(name: str, size: Any) -> None:
     whole = isinstance(size, Sequence) and len(size) == 2 and all(isinstance(side, int) and side >= 1 for side in size)
     if not whole:
         raise ValueError(
             f"preparation.{name} is {size}: expected a height and a width of at least one pixel, such as [960, 1280]"
         )
-    return size[0], size[1]
 
 
 def center_corner(whole: Sequence[int], part: Sequence[int]) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """An exported file says what the model says: on any batch and size, in other runtimes, or there is no file at all."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,17 +11,18 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tiny import make_spots
 from torch import nn
 from torch.testing import assert_close
-from torchvision.transforms.v2 import CenterCrop
 
 from saccade.building import build_model, load_model
 from saccade.cli import main
 from saccade.config import ModelConfig
+from saccade.data import ImageDataset, load
 from saccade.export import parity, program
 from saccade.export.exporting import describe
 from saccade.export.formats import FORMATS
-from saccade.predict.preparation import Preparation
+from saccade.preparation import Preparation
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra `export`")
 
@@ -125,7 +127,7 @@ def test_the_file_tells_its_classes_and_names_what_it_takes_and_gives(exported):
     assert facts["classes"] == list(CLASSES)
     assert facts["patch"] == [17, 17]
     assert facts["view_scale"] == 1 / 3
-    assert facts["resize"] is None
+    assert facts["preparation"] == {"resize": None, "crop": None, "max_pixels": None, "stream": False}
     (image,) = session.get_inputs()
     assert (image.name, image.shape) == ("image", ["batch", 3, "height", "width"])
     assert [output.name for output in session.get_outputs()] == ["logits", "boxes", "scores"]
@@ -209,15 +211,38 @@ def test_a_tie_among_patches_that_suppression_left_is_a_tie(tmp_path):
 
 
 def test_the_file_tells_how_to_prepare_an_image(tmp_path):
-    model: Any = load_model(make_model(tmp_path / "model", extraction={"patch": [24, 32]}))
-    facts = describe(model, Preparation(resize=(600, 600), crop=CenterCrop((448, 440))))
-    assert json.loads(facts["resize"]) == [600, 600]
-    assert json.loads(facts["crop"]) == [448, 440]
+    preparation = Preparation(resize=(600, 600), crop=(448, 440))
+    model: Any = load_model(make_model(tmp_path / "model", extraction={"patch": [24, 32]}, preparation=preparation))
+    facts = describe(model)
+    assert Preparation.from_tree(json.loads(facts["preparation"])) == preparation
     assert json.loads(facts["patch"]) == [24, 32]
     assert json.loads(facts["view_scale"]) == model.view.scale
     plain: Any = load_model(make_model(tmp_path / "plain", system="cnn"))
-    facts = describe(plain, Preparation())
-    assert json.loads(facts["crop"]) is json.loads(facts["resize"]) is json.loads(facts["patch"]) is None
+    assert json.loads(describe(plain)["patch"]) is None
+
+
+def test_it_is_checked_on_the_runs_own_images_as_the_model_sees_them(tmp_path):
+    spots, run = make_spots(tmp_path / "spots", 20), tmp_path / "run"
+    preparation = Preparation(resize=(50, 62), crop=(48, 60))
+    config = load_model(make_model(run / "best", image_size=(48, 60), preparation=preparation)).config
+    (run / "recipe.yaml").write_text(json.dumps({"data": {"path": str(spots)}}))
+    images = parity.find_images(run, None, config=config, image_size=(48, 60))
+    assert images.source == "4 images of the run's own data"
+    dataset = ImageDataset(load(spots).split("test"), preparation=preparation)
+    for number, image in enumerate(images.batches):
+        assert_close(image[0], dataset[number].image[:, 1:49, 1:61] / 255)
+    shutil.rmtree(spots)
+    assert "random images" in parity.find_images(run, None, config=config, image_size=(48, 60)).source
+
+
+def test_images_too_large_for_memory_are_left_out(tmp_path, monkeypatch):
+    spots, run = make_spots(tmp_path / "spots", 20), tmp_path / "run"
+    config = load_model(make_model(run / "best")).config
+    (run / "recipe.yaml").write_text(json.dumps({"data": {"path": str(spots)}}))
+    monkeypatch.setattr(parity, "LARGE_PX", 1000)
+    assert "random images" in parity.find_images(run, None, config=config, image_size=(60, 72)).source
+    with pytest.raises(ValueError, match="no image in .* that this model can take"):
+        parity.find_images(run, spots, config=config, image_size=(60, 72))
 
 
 def test_a_failed_check_leaves_no_file(tmp_path, monkeypatch, capsys):

@@ -8,9 +8,14 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from saccade import ModelConfig, PatchSelectionModel, hard_topk, selection_loss
-from saccade.prediction import mixture_loss
+from saccade import HardTopK, ModelConfig, PatchSelectionModel, PerturbedTopK, hard_topk, selection_loss
+from saccade.aggregation import Mean
+from saccade.extraction import Extraction
+from saccade.features import ATSNet
+from saccade.images import View
+from saccade.prediction import MLPHead, mixture_loss
 from saccade.registry import parts
+from saccade.scorer import ConvScorer
 
 SELECTIONS, AGGREGATIONS = list(parts("selection")), list(parts("aggregation"))
 # Samples estimate a mean, and slots in score order must not be told apart.
@@ -322,3 +327,39 @@ def test_weights_that_do_not_fit_the_config_are_one_error(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match="do not fit its config"):
         PatchSelectionModel.from_pretrained(tmp_path)
+
+
+def parts_by_hand() -> dict:
+    torch.manual_seed(0)
+    return {
+        "view": View(1 / 3),
+        "scorer": ConvScorer(3),
+        "selection": PerturbedTopK(4, num_samples=50),
+        "extraction": Extraction(24),
+        "features": ATSNet(3),
+        "aggregation": Mean(32),
+        "prediction": MLPHead(32, 3),
+    }
+
+
+def test_a_model_of_modules_is_the_model_of_their_names():
+    by_hand = PatchSelectionModel(**parts_by_hand()).eval()
+    by_name = make().eval()
+    by_name.load_state_dict(by_hand.state_dict())
+    with torch.no_grad():
+        ours, theirs = by_hand(IMAGES), by_name(IMAGES)
+    assert_close(ours.logits, theirs.logits, atol=0, rtol=0)
+    assert torch.equal(ours.boxes, theirs.boxes)
+
+
+def test_a_model_that_its_config_does_not_describe_is_not_saved(tmp_path):
+    with pytest.raises(ValueError, match="has no config that describes it"):
+        PatchSelectionModel(**parts_by_hand()).save_pretrained(tmp_path)
+    for stage, other in (("selection", HardTopK(4)), ("features", ATSNet(3)), ("view", View(1 / 3))):
+        model = make()
+        setattr(model, stage, other)
+        with pytest.raises(ValueError, match=f"the {stage} of this model is not the one in its config"):
+            model.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="the scorer of this model is not the one in its config"):
+        PatchSelectionModel(**parts_by_hand() | {"view": make().view}, config=config()).save_pretrained(tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -29,7 +29,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, help="a .jsonl or .csv file (default: JSON lines on standard output)")
     parser.add_argument("--overlay", type=Path, help="folder for pictures of where the model looked, one per image")
     parser.add_argument("--crops", type=Path, help="folder for the patches it looked at, a folder per image")
-    parser.add_argument("--resume", action="store_true", help="go on after the last whole line of --out")
+    parser.add_argument("--resume", action="store_true", help="continue after the last whole line of --out")
     parser.add_argument("--batch", type=PositiveInt, default=8, help="images of one size at a time (default: 8)")
     parser.add_argument("--workers", type=NonNegativeInt, help="processes that read ahead (default: half of the cores)")
     parser.add_argument("--device", type=str, help="cpu, cuda, … (default: a GPU if there is one)")
@@ -38,14 +38,14 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 def predict(args: Namespace) -> int:
-    """Answer for every image; 1 if one could not be read or drawn."""
+    """Predict every image; 1 if one could not be read or drawn."""
     from saccade.predict.image_paths import find_images, is_list
     from saccade.predict.line_file import refuse_existing
     from saccade.predict.line_formats import format_of
 
     form = format_of(args.out or Path("-.jsonl"))
     if args.resume and not args.out:
-        raise ValueError("--resume goes on with a file: name it with --out")
+        raise ValueError("--resume continues a file: name it with --out")
     if args.out and not args.resume:
         refuse_existing(args.out)
     _refuse_inside(args)
@@ -75,7 +75,7 @@ def _refuse_inside(args: Namespace) -> None:
 def _predict(args: Namespace, form: Any, total: int) -> int:
     from saccade.predict import Failure, Predictor
     from saccade.predict.image_paths import common_folder, find_images
-    from saccade.predict.line_file import Progress, Writer, go_on
+    from saccade.predict.line_file import Progress, Writer, resume
     from saccade.predict.pictures import Album
 
     predictor = Predictor(args.run, device=args.device, compile=args.compile, max_pixels=args.max_pixels)
@@ -84,22 +84,23 @@ def _predict(args: Namespace, form: Any, total: int) -> int:
     with _open(args.out) as file:
         writer = Writer(file, form(predictor.classes))
         if args.out:
-            before = go_on(file, writer.form, images, args.out)
+            before = resume(file, writer.form, images, args.out)
             writer.begin()
         told = _Account(args.out, total, before.done, before.failed)
         workers = 0 if total - before.done == 1 else args.workers  # for one image no process is worth its start
-        for image, answer in told.follow(predictor.stream(images, batch=args.batch, workers=workers)):
-            if isinstance(answer, Failure):
-                told.fail(f"{image}: {answer.error}")
+        options = {"batch": args.batch, "workers": workers, "crops": album is not None, "picture": bool(args.overlay)}
+        for image, outcome in told.follow(predictor.stream(images, **options)):
+            if isinstance(outcome, Failure):
+                told.fail(f"{image}: {outcome.error}")
             elif album:
                 with told.drawing(image):
-                    album.draw(predictor, image, answer)
-            writer.write(image, answer)
+                    album.draw(image, outcome)
+            writer.write(image, outcome)
     return told.finish()
 
 
 def _open(path: Path | None) -> Any:
-    """The file to go on with, made if it is not there; or standard output, which stays open."""
+    """The file to continue, made if it is not there; or standard output, which stays open."""
     if path is None:
         return nullcontext(sys.stdout.buffer)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -117,8 +118,8 @@ class _Account:
         self.first_failure, self.undrawn = "", 0
         self.begin, self.done_before = time.monotonic(), done
 
-    def follow(self, answers: Iterable[Any]) -> Iterator[Any]:
-        """The same answers, with a bar on a terminal and now and then a plain line elsewhere."""
+    def follow(self, outcomes: Iterable[Any]) -> Iterator[Any]:
+        """The same outcomes, with a bar on a terminal and now and then a plain line elsewhere."""
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
         columns = ("predicting", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -127,8 +128,8 @@ class _Account:
         bar = Progress(*columns, console=self.console, transient=True, redirect_stdout=False, disable=disabled)
         row = bar.add_task("", total=self.total, completed=self.done)
         with bar:
-            for answer in answers:
-                yield answer  # it is done when the next one is asked for
+            for outcome in outcomes:
+                yield outcome  # it is done when the next one is asked for
                 self.done += 1
                 bar.advance(row)
                 self._print_now_and_then()
@@ -140,20 +141,20 @@ class _Account:
             self.console.print(f"predicted {self.done} of {self.total} images")
 
     def fail(self, what: str) -> None:
-        """Count an image that could not be answered."""
+        """Count an image that could not be predicted."""
         self.failed += 1
         self.first_failure = self.first_failure or what
 
     @contextmanager
     def drawing(self, image: str) -> Iterator[None]:
-        """Tell and count a picture that cannot be drawn: no line does, for the answer is there all the same."""
+        """Tell and count a picture that cannot be drawn: no line does, for the prediction is there all the same."""
         from saccade.predict.stream import explain
 
         try:
             yield
         except (OSError, ValueError, RuntimeError) as error:
             self.undrawn += 1
-            self.console.print(f"{image}: answered, but not drawn: {explain(error).error}", markup=False)
+            self.console.print(f"{image}: predicted, but not drawn: {explain(error).error}", markup=False)
 
     def finish(self) -> int:
         """Say how it went, and the exit code of that."""

@@ -16,6 +16,8 @@ from saccade.training.recipe import add_recipe_arguments, as_recipe, parse_recip
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from saccade.data.records import Records
+
 # Flag → the key of the recipe it stands for.
 SHORT = {
     "--k": "--model.selection.k",
@@ -72,7 +74,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.description = (
         "SOURCE is a recipe (its name, see `saccade recipes`, or a .yaml file), or your own data: a folder with one "
         "folder of images per class, or a table with the columns image,label[,split][,boxes]. A run that was stopped "
-        "goes on with the same command."
+        "resumes with the same command."
     )
     for hidden in ("--source", "--given"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
@@ -88,24 +90,40 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 def train(args: Namespace) -> int:
-    """Train, or go on; 130 if the user stopped it."""
+    """Train, or resume, and write the report; 130 if the user stopped it."""
     from rich.console import Console
 
-    from saccade.training.callbacks import Stopped
+    from saccade.runs import RunFolder
+    from saccade.training.interrupts import Stopped
     from saccade.training.recipe_rules import check_recipe
     from saccade.training.run import train as run
 
     keep_freed_memory()
     console = Console()
     out = args.out or Path("runs") / run_name(args.source)
-    recipe = as_recipe(args if args.recipe else _complete(args, out, console))
+    values, records = (args, None) if args.recipe else _complete(args, out, console)
+    recipe = as_recipe(values)
     check_recipe(recipe)
+    files = RunFolder(out)
+    complete = files.finished and files.report_file.is_file()
     try:
-        run(recipe, out, console=console)
+        run(recipe, out, records=records, console=console)
     except Stopped as stopped:
-        console.print(f"{stopped}; all is saved in {out}, and the same command goes on from there")
+        console.print(f"{stopped}; all is saved in {out}, and the same command resumes from there")
         return 130
+    if not complete:
+        _show_report(out, console)
     return 0
+
+
+def _show_report(out: Path, console: "Console") -> None:
+    """In the first of several processes."""
+    from lightning.fabric.utilities import rank_zero_only
+
+    from saccade.report.page import write_report
+
+    if getattr(rank_zero_only, "rank", 0) == 0:
+        console.print(f"report: {write_report(out).absolute().as_uri()}", soft_wrap=True)
 
 
 def run_name(source: str) -> str:
@@ -117,30 +135,33 @@ def run_name(source: str) -> str:
     return source_name(source)
 
 
-def _complete(args: Namespace, out: Path, console: "Console") -> Namespace:
-    """On one's own data: what was not given is chosen from the images, and told with the reason."""
+def _complete(args: Namespace, out: Path, console: "Console") -> "tuple[Namespace, Records | None]":
+    """On one's own data: what was not given is chosen from the images, and told with the reason.
+
+    The images come with it, if they were listed.
+    """
     from saccade.runs import RunFolder
     from saccade.training.batches import open_records
     from saccade.training.defaults import propose, sample_sizes
     from saccade.training.recipe_rules import check_values
 
     given = {key: _get(args, key) for key in args.given.split(",") if key not in ("", "out")}
-    folder = RunFolder(out)
-    if folder.is_run and not folder.came_to_nothing():  # a run that goes on keeps what was chosen when it began
-        values = parse_recipe(folder.recipe_file)
+    files = RunFolder(out)
+    if files.is_run and not files.came_to_nothing():  # a run that resumes keeps what was chosen when it began
+        values = parse_recipe(files.recipe_file)
         if Path(values.data.path or "").resolve() != Path(args.data.path).resolve():
             given["data.path"] = args.data.path  # other images of the same name: the run is refused
         for key, value in given.items():
             chosen = _get(values, key)  # a stage was given in part, and the rest of it was chosen
             _put(values, key, {**chosen, **value} if isinstance(chosen, dict) and isinstance(value, dict) else value)
-        return values
+        return values, None
     recipe = as_recipe(args)
     check_values(recipe)
     records = open_records(recipe.data, seed=args.seed)
     for choice in propose(records, seen=sample_sizes(records), given=given):
         _put(args, choice.key, choice.value)
         console.print(f"[bold]{choice.key}[/bold] {choice.value}: {choice.reason}", highlight=False)
-    return args
+    return args, records
 
 
 def _get(values: Any, key: str) -> Any:

@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from saccade.building import load_model
 from saccade.export.formats import OPSET, choose_format
 from saccade.export.parity import Check, Images, compare, find_images, vary
 from saccade.export.program import HardModel, first_line, name_of, trace
-from saccade.predict.preparation import Preparation, find_model
+from saccade.runs import find_model_folder
 
 
 class Exported(NamedTuple):
@@ -46,17 +47,16 @@ def export_model(
         raise ValueError(f"opset is {opset}, expected {OPSET} or later: earlier ones cannot resize with antialiasing")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"no folder {path.parent} to write {path.name} into: make it first")
-    folder, preparation = find_model(run)
-    model = load_model(folder)
+    model = load_model(find_model_folder(run))
     size = image_size or model.config.image_size
-    images = find_images(run, check, image_size=size, channels=model.config.channels)
+    images = find_images(run, check, config=model.config, image_size=size)
     hard = HardModel(model)
     graph = trace(hard, size, static=static)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}-") as beside:
         part = Path(beside) / path.name
         varied = Images(vary(images.batches, graph.fixed), images.source)
         try:
-            chosen.write(graph, part, describe(model, preparation), opset)
+            chosen.write(graph, part, describe(model), opset)
             found = compare(hard, chosen.open(part), varied, graph.outputs)
         except ValueError:
             raise
@@ -66,21 +66,19 @@ def export_model(
     return Exported(path, graph.fixed, found)
 
 
-def describe(model: Any, preparation: Preparation) -> dict[str, str]:
+def describe(model: Any) -> dict[str, str]:
     """What a user of the file must know, as the file's metadata; each value is JSON, null where there is no such thing.
 
-    resize: height and width that all images are brought to first.
-    crop:   height and width of the center that is then cut out.
+    preparation: what to do with an image first: resize it to a height and width, cut the center out.
     """
-    config, crop = model.config, preparation.crop
+    config = model.config
     facts = {
-        "classes": config.classes or [str(number) for number in range(config.num_classes)],
+        "classes": config.class_names,
         "image_size": config.image_size,
-        "resize": preparation.resize,
-        "crop": crop and crop.size,
+        "preparation": asdict(config.preparation),
         "system": config.system,
-        "patch": list(model.extraction.patch) if hasattr(model, "extraction") else None,
-        "view_scale": model.view.scale if hasattr(model, "view") else None,
+        "patch": model.extraction and model.extraction.patch,
+        "view_scale": model.view and model.view.scale,
         "saccade": version("saccade"),
     }
     return {name: json.dumps(value, ensure_ascii=False) for name, value in facts.items()}

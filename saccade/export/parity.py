@@ -4,7 +4,7 @@ Runtimes add in different orders, so two candidates with nearly equal scores may
 among its best, and other boxes than PyTorch's, says nothing about the file: it is left out, and counted.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,17 +12,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.data.augment import build_augmentation
-from saccade.data.dataset import unit_range
-from saccade.data.records import DataError
+from saccade.config import ModelConfig
+from saccade.data import DataError, load, unit_range
 from saccade.export.program import HardModel
-from saccade.images.decode import BadImage, read_pixels
-from saccade.training.batches import open_records, open_split
-from saccade.training.recipe import load_recipe
+from saccade.predict.reading import LARGE_PX, Reader
+from saccade.preparation import Preparation
+from saccade.runs import RunFolder
 
 COUNT = 4
 TOLERANCE = 1e-4  # relative to 1 + the largest value; float32 through a deep network leaves about 1e-5
@@ -45,49 +43,45 @@ class Check(NamedTuple):
     source: str
 
 
-def find_images(run: Path, folder: Path | None, *, image_size: tuple[int, int], channels: int = 3) -> Images:
-    """Those in `folder`; else of the run's own data, if it is still there; else random ones."""
-    if folder is not None:
-        images = list(_read_folder(folder))
-        return Images(images, f"{len(images)} images of {folder}")
-    if (run / "recipe.yaml").is_file() and channels == 3:
-        try:
-            images = list(_read_run(run))
-            return Images(images, f"{len(images)} images of the run's own data")
-        except (DataError, BadImage, OSError):
-            pass  # a model outlives its data; what is checked on is told in any case
-    random = torch.rand(COUNT, 1, channels, *image_size, generator=torch.Generator().manual_seed(1))
+def find_images(run: Path, check: Path | None, *, config: ModelConfig, image_size: tuple[int, int]) -> Images:
+    """Those in the folder `check`; else of the run's own data, if it is still there; else random ones."""
+    if check is not None:
+        images = _read(sorted(check.rglob("*")), config.preparation)
+        if not images:
+            raise ValueError(f"no image in {check} that this model can take: --check takes a folder of images")
+        return Images(images, f"{len(images)} images of {check}")
+    if config.channels == 3 and (images := _read(_own_images(run), config.preparation)):
+        return Images(images, f"{len(images)} images of the run's own data")
+    random = torch.rand(COUNT, 1, config.channels, *image_size, generator=torch.Generator().manual_seed(1))
     return Images(list(random), f"{COUNT} random images: --check FOLDER gives real ones")
 
 
-def _read_folder(folder: Path) -> Iterator[Tensor]:
-    found = 0
-    for path in sorted(folder.rglob("*")) if folder.is_dir() else []:
+def _own_images(run: Path) -> list[Path]:
+    """A few images of a run's data, of its test split if there is one; none where there is no run, or no data any more."""
+    folder = RunFolder(run)
+    data = folder.recipe().get("data", {}) if folder.is_run else {}
+    try:
+        records = load(data["path"], **data.get("options") or {}) if data.get("path") else None
+    except (DataError, OSError):  # a model outlives its data; what is checked on is told in any case
+        return []
+    chosen = records and (records.split("test").records or records.records)
+    return [chosen[place].image for place in np.linspace(0, len(chosen) - 1, COUNT).astype(int)] if chosen else []
+
+
+def _read(paths: Iterable[Path], preparation: Preparation) -> list[Float[Tensor, "1 C H W"]]:
+    """The first few, as the model sees them; what is no image, and images too large for memory, are left out."""
+    reader = Reader(replace(preparation, max_pixels=LARGE_PX), by_parts=False)
+    images: list[Tensor] = []
+    for path in dict.fromkeys(paths):
         try:
-            pixels = torch.from_numpy(read_pixels(path)) if path.is_file() else None
-        except BadImage:  # a folder also has other files
+            pixels = reader(path).pixels
+            assert isinstance(pixels, Tensor)
+            images.append(preparation.see(unit_range(pixels[None])))
+        except (ValueError, OSError):
             continue
-        if pixels is not None:
-            pixels = rearrange(pixels, "h w c -> 1 c h w")
-            yield unit_range(pixels) if pixels.dtype == torch.uint8 else pixels
-            found += 1
-        if found == COUNT:
-            return
-    if not found:
-        raise ValueError(f"no image in {folder}: --check takes a folder of images")
-
-
-def _read_run(run: Path) -> Iterator[Tensor]:
-    recipe = load_recipe(run / "recipe.yaml")
-    if recipe.model.preparation.stream:
-        raise DataError("images that are read in parts do not fit into memory")
-    data = replace(recipe.data, generate=None, skip_bad=False)  # nothing is made for a check
-    records = open_records(data, seed=recipe.seed)
-    split = next(name for name in ("test", "val", "train") if records.split(name).records)
-    dataset = open_split(records, split, data)
-    augmentation = build_augmentation(recipe.data.augmentation)
-    for index in np.linspace(0, len(dataset) - 1, min(COUNT, len(dataset))).astype(int).tolist():
-        yield augmentation.evaluation(unit_range(dataset[index].image[None]))
+        if len(images) == COUNT:
+            break
+    return images
 
 
 def vary(images: Sequence[Tensor], fixed: dict[str, int]) -> list[Tensor]:

@@ -16,21 +16,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from saccade.looking import best_first
+from saccade.output import Output
+from saccade.selection import Selector
 from saccade.system import System
 
 OUTPUTS = ("logits", "boxes", "scores")
 DIMENSIONS = {"batch": 0, "height": 2, "width": 3}
-
-# Those written for symbolic sizes; others count cells, chunks or glimpses in plain numbers.
-DYNAMIC = ("patch_selection", "cnn")
-
-REFUSED = {
-    "selection": {"random": "it draws other patches at every call"},
-    "system": {
-        "majority": "it does not look at the image",
-        "nts_net": "how many parts its suppression leaves is known only when it runs",
-    },
-}
 
 
 class Graph(NamedTuple):
@@ -51,19 +43,16 @@ class HardModel(nn.Module):
 
     def forward(self, image: Float[Tensor, "B C H W"]) -> tuple[Tensor, ...]:
         """As many of `OUTPUTS` as the system has."""
-        output = self.model(image)
-        if not hasattr(output, "boxes"):
+        output: Output = self.model(image)
+        if not output.chooses:
             return (output.logits,)
-        if not hasattr(output, "scores"):
-            return output.logits, output.boxes
-        scores = output.scores.gather(1, output.selection.index)  # B K
-        scores, order = scores.sort(dim=1, descending=True, stable=True)
-        return output.logits, output.boxes.gather(1, order[..., None].expand(-1, -1, 4)), scores
+        boxes, scores = best_first(output)
+        return (output.logits, boxes, scores) if scores.shape[1] else (output.logits, boxes)
 
     def margin(self, image: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:
         """By how much a score must change before other patches are chosen, or the same in another order."""
-        output = self.model(image)
-        if not hasattr(output, "scores"):
+        output: Output = self.model(image)
+        if output.scores is None or output.selection is None:
             return torch.full((len(image),), torch.inf)
         # Down to the lowest that was chosen, which suppression of neighbors may have found far below the K best.
         lowest = output.scores.gather(1, output.selection.index).amin(dim=1, keepdim=True)
@@ -75,7 +64,7 @@ class HardModel(nn.Module):
 def trace(hard: HardModel, image_size: tuple[int, int], *, static: bool = False) -> Graph:
     """The graph of a model; with `static` for batches of one image of `image_size` (height, width) only."""
     _refuse(hard.model)
-    static = static or hard.model.config.system not in DYNAMIC
+    static = static or not hard.model.exports_sizes
     graph = _trace(hard, image_size, batch=1 if static else 2, free=() if static else tuple(DIMENSIONS))
     if graph.fixed.get("batch", 1) != 1:  # a batch of two would be of no use
         graph = _trace(hard, image_size, batch=1, free=("height", "width"))
@@ -100,11 +89,15 @@ def _trace(hard: HardModel, image_size: tuple[int, int], *, batch: int, free: tu
 
 
 def _refuse(model: System) -> None:
-    config = model.config
-    for stage, name in (("system", config.system), ("selection", config.selection.get("name"))):
-        if reason := REFUSED[stage].get(str(name)):
-            raise ValueError(f"the {stage} {name} cannot be exported: {reason}; choose another model")
-    if not getattr(getattr(model, "selection", None), "discrete", True):
+    system, selection = model.config.system, model.config.selection.get("name")
+    if model.why_not_export:
+        raise ValueError(f"the system {system} cannot be exported: {model.why_not_export}; choose another model")
+    chooser: Selector | None = model.selection
+    if chooser and not chooser.repeatable:
+        raise ValueError(
+            f"the selection {selection} cannot be exported: it draws other patches at every call; choose another"
+        )
+    if chooser and not chooser.discrete:
         raise ValueError(
             f"{name_of(model)} cannot be exported: its patches stay soft in evaluation; set selection.discrete to true"
         )

@@ -29,6 +29,7 @@ class Backbone(nn.Module):
     mean: Tensor
     std: Tensor
     width: int
+    net: Any
 
     def __init__(
         self,

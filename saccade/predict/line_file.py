@@ -1,4 +1,4 @@
-"""Lines into a file, whole and at once; and back into the middle of it: after the last whole line."""
+"""Lines into a file, each whole and at once; and how to resume one after its last whole line."""
 
 import csv
 import os
@@ -7,8 +7,8 @@ from io import BufferedIOBase, BufferedRandom, TextIOWrapper
 from pathlib import Path
 from typing import NamedTuple
 
-from saccade.predict.answer import Failure, Prediction
 from saccade.predict.line_formats import Done, Format
+from saccade.predict.outcomes import Failure, Prediction
 
 CHUNK = 2**16
 
@@ -21,7 +21,7 @@ class Progress(NamedTuple):
 
 
 class Writer:
-    """Answers into a binary stream, each line in one piece and written through."""
+    """Predictions into a binary stream, each line in one piece and written through."""
 
     def __init__(self, file: BufferedIOBase, form: Format):
         self.file, self.form = file, form
@@ -31,9 +31,9 @@ class Writer:
         if not self.file.tell():
             self._put(self.form.head)
 
-    def write(self, image: str, answer: Prediction | Failure) -> None:
-        """One answer."""
-        self._put(self.form.line(image, answer))
+    def write(self, image: str, outcome: Prediction | Failure) -> None:
+        """What came of one image."""
+        self._put(self.form.line(image, outcome))
 
     def _put(self, text: str) -> None:
         self.file.write(text.encode("utf-8", errors="surrogateescape"))  # names of files may be no valid UTF-8
@@ -43,12 +43,10 @@ class Writer:
 def refuse_existing(path: Path) -> None:
     """Raise an error that says what to do if `path` is there."""
     if path.exists():
-        raise FileExistsError(
-            f"{path} is there already: go on after its last line with --resume, or give another --out"
-        )
+        raise FileExistsError(f"{path} exists: continue after its last line with --resume, or give another --out")
 
 
-def go_on(file: BufferedRandom, form: Format, images: Iterator[str], name: Path) -> Progress:
+def resume(file: BufferedRandom, form: Format, images: Iterator[str], name: Path) -> Progress:
     """Bring `file` to the end of its last whole line and `images` to the first that has no line in it."""
     file.seek(0)
     text = TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="\n")
@@ -80,7 +78,7 @@ class _Counted:
 
 
 def _check_torn_head(file: BufferedRandom, form: Format, head: str | None, name: Path) -> None:
-    """Raise an error unless `file` is empty or has but the begin of the columns, which a kill may leave."""
+    """Raise an error unless `file` is empty or has only the beginning of the columns, which a kill may leave."""
     if head is None:
         file.seek(0)
         head = file.read(CHUNK).decode("utf-8", errors="surrogateescape")
@@ -97,7 +95,7 @@ def _skip(form: Format, lines: Iterator[str], images: Iterator[str], name: Path)
         if line.image != image:
             now = "there are only so many images" if image is None else f"image {progress.done + 1} is now {image}"
             raise ValueError(
-                f"{name} has an answer for {line.image}, but {now}: give the same images in the same order, or another "
+                f"{name} has a line for {line.image}, but {now}: give the same images in the same order, or another "
                 "--out"
             )
         progress = Progress(progress.done + 1, progress.failed + line.failed)

@@ -1,4 +1,4 @@
-r"""Answers → lines of a file: JSON lines, or a table in CSV.
+r"""Predictions → lines of a file: JSON lines, or a table in CSV.
 
 {"image": "a.jpg", "label": "70", "probabilities": {"50": 0.02, "70": 0.98}, "boxes": [{"left": 364, "top": 100,
  "right": 428, "bottom": 164, "score": 0.99}], "size": [336, 448], "milliseconds": 11.2}
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from saccade.predict.answer import Failure, Prediction
+from saccade.predict.outcomes import Failure, Prediction
 
 MAX_LINES = 4096  # of one row: no path has more letters
 
@@ -27,20 +27,20 @@ class Done(NamedTuple):
     failed: bool
 
 
-def as_tree(answer: Prediction | Failure) -> dict[str, Any]:
-    """The answer as JSON has it.
+def as_tree(outcome: Prediction | Failure) -> dict[str, Any]:
+    """The outcome as JSON has it.
 
     >>> as_tree(Failure("damaged"))
     {'error': 'damaged'}
     """
-    if isinstance(answer, Failure):
-        return {"error": answer.error}
+    if isinstance(outcome, Failure):
+        return {"error": outcome.error}
     return {
-        "label": answer.label,
-        "probabilities": {name: _short(share) for name, share in answer.probabilities.items()},
-        "boxes": [box._replace(score=_short(box.score))._asdict() for box in answer.boxes],
-        "size": list(answer.size),
-        "milliseconds": round(answer.milliseconds, 1),
+        "label": outcome.label,
+        "probabilities": {name: _short(share) for name, share in outcome.probabilities.items()},
+        "boxes": [box._replace(score=_short(box.score))._asdict() for box in outcome.boxes],
+        "size": list(outcome.size),
+        "milliseconds": round(outcome.milliseconds, 1),
     }
 
 
@@ -57,9 +57,9 @@ class JsonLines:
     def __init__(self, classes: Sequence[str]):
         self.classes = list(classes)
 
-    def line(self, image: str, answer: Prediction | Failure) -> str:
-        """One answer."""
-        return json.dumps({"image": image, **as_tree(answer)}, ensure_ascii=False) + "\n"
+    def line(self, image: str, outcome: Prediction | Failure) -> str:
+        """What came of one image."""
+        return json.dumps({"image": image, **as_tree(outcome)}, ensure_ascii=False) + "\n"
 
     def whole(self, lines: Iterable[str]) -> Iterator[str]:
         """The lines without the last one if it is torn."""
@@ -83,16 +83,16 @@ class Table:
         self.columns += ("boxes", "scores", "height", "width", "milliseconds", "error")
         self.head = _row(self.columns)
 
-    def line(self, image: str, answer: Prediction | Failure) -> str:
-        """One answer."""
-        tree = as_tree(answer)
-        if isinstance(answer, Failure):
-            return _row([image, *[""] * (len(self.columns) - 2), answer.error])
-        shares, boxes = tree["probabilities"], answer.boxes
+    def line(self, image: str, outcome: Prediction | Failure) -> str:
+        """What came of one image."""
+        tree = as_tree(outcome)
+        if isinstance(outcome, Failure):
+            return _row([image, *[""] * (len(self.columns) - 2), outcome.error])
+        shares, boxes = tree["probabilities"], outcome.boxes
         places = ";".join(f"{box.left} {box.top} {box.right} {box.bottom}" for box in boxes)
         scores = ";".join(str(box["score"]) for box in tree["boxes"] if box["score"] is not None)
         size, time = tree["size"], tree["milliseconds"]
-        row = (image, answer.label, shares[answer.label], *shares.values(), places, scores, *size, time, "")
+        row = (image, outcome.label, shares[outcome.label], *shares.values(), places, scores, *size, time, "")
         return _row(row)
 
     def whole(self, lines: Iterable[str]) -> Iterator[str]:
@@ -128,5 +128,5 @@ FORMATS: dict[str, type[Format]] = {".jsonl": JsonLines, ".csv": Table}
 def format_of(path: Path) -> type[Format]:
     """The format that the suffix of `path` asks for."""
     if path.suffix.lower() not in FORMATS:
-        raise ValueError(f"{path}: answers are written as {' or '.join(FORMATS)}; give --out a name that ends so")
+        raise ValueError(f"{path}: predictions are written as {' or '.join(FORMATS)}; give --out a name that ends so")
     return FORMATS[path.suffix.lower()]

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from saccade.predict.answer import Prediction
-from saccade.predict.predictor import Predictor
+from saccade.predict.outcomes import Prediction
 from saccade.report.overlay import Caption, overlay
 
 DPI = 160  # 1600 pixels wide: sharp on a slide
@@ -25,18 +24,15 @@ class Album(NamedTuple):
     overlays: Path | None
     crops: Path | None
 
-    def draw(self, predictor: Predictor, image: str, prediction: Prediction) -> None:
-        """The pictures of one image."""
-        if not (self.overlays or self.crops):
-            return
-        look = predictor.look(image).look
+    def draw(self, image: str, prediction: Prediction) -> None:
+        """The pictures of one image, from a prediction that has them."""
         name = os.path.relpath(os.path.abspath(image), self.root)
         if self.overlays:
             picture = self.overlays / f"{name}.png"
             picture.parent.mkdir(parents=True, exist_ok=True)
             caption = Caption(prediction.label, prediction.probabilities[prediction.label])
-            overlay(look, caption).savefig(picture, dpi=DPI)
+            overlay(prediction.look, caption).savefig(picture, dpi=DPI)
         if self.crops:
             (self.crops / name).mkdir(parents=True, exist_ok=True)
-            for number, crop in enumerate(look.crops, start=1):
+            for number, crop in enumerate(prediction.look.crops, start=1):
                 Image.fromarray(crop).save(self.crops / name / f"{number:02d}.png")

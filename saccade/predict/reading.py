@@ -1,7 +1,7 @@
-"""Whatever somebody calls an image → `Picture`: its bytes, or a source of which the model reads only parts.
+"""Whatever somebody calls an image → `ReadImage`: its bytes, or a source of which the model reads only parts.
 
 Ordinary images are decoded whole, as in training and evaluation. A slide, and a file of more than `LARGE_PX` pixels,
-stays where it is if the model can read it by parts; a recipe that resizes gets it from its pyramid.
+stays where it is if the model can read it by parts; a model whose images are resized gets it from its pyramid.
 """
 
 import math
@@ -20,6 +20,8 @@ from torch import Tensor
 
 from saccade.images import FileImage, ImageSource, NotASlideError, SlideImage, TensorImage, open_image
 from saccade.images.decode import MAX_PIXELS, BadImage, open_lazily, read_pixels
+from saccade.looking import make_picture
+from saccade.preparation import Preparation, Size
 
 LARGE_PX = 2**26  # 67 megapixels: 0.8 GB as floats
 
@@ -28,15 +30,20 @@ Source = TensorImage | FileImage | SlideImage | ImageSource
 AnyImage = str | Path | Image.Image | np.ndarray | Tensor | Source
 
 
-class Picture(NamedTuple):
-    """An image on its way to the model; `size` is the height and width it came with, before any resize."""
+class ReadImage(NamedTuple):
+    """An image on its way to the model: resized, not yet cropped.
+
+    size:    the height and width it came with, before any resize.
+    picture: all of it, as large as it is ever shown, if that was asked for; none of an image that is read by parts.
+    """
 
     pixels: UInt8[Tensor, "3 h w"] | Source
-    size: tuple[int, int]
+    size: Size
     milliseconds: float
+    picture: UInt8[np.ndarray, "h w 3"] | None = None
 
     @property
-    def shown(self) -> tuple[int, int]:
+    def shown(self) -> Size:
         """Height and width of what goes to the model."""
         if isinstance(self.pixels, Tensor):
             return self.pixels.shape[-2], self.pixels.shape[-1]
@@ -44,16 +51,20 @@ class Picture(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """image → `Picture`; it can be sent to other processes.
+    """image → `ReadImage`; it can be sent to other processes.
 
     by_parts: the model can read parts of an image.
-    stream:   it has learnt from parts (`model.preparation.stream`), so that small files are read by parts too.
+    picture:  people will want to see the whole image, too.
     """
 
-    resize: tuple[int, int] | None = None
-    max_pixels: int = MAX_PIXELS
+    preparation: Preparation = Preparation()
     by_parts: bool = True
-    stream: bool = False
+    picture: bool = False
+
+    @property
+    def max_pixels(self) -> int:
+        """Of an image that is decoded whole."""
+        return self.preparation.max_pixels or MAX_PIXELS
 
     def open(self, image: AnyImage) -> Source:
         """The source of an image; ordinary files are not decoded yet."""
@@ -70,43 +81,48 @@ class Reader(NamedTuple):
             return FileImage(path, max_pixels=self.max_pixels)
         # Any TIFF in strips opens as a slide; a small one without levels is decoded as training decodes it.
         large = len(slide.pyramid.sizes) > 1 or math.prod(slide.size) > LARGE_PX
-        return slide if large or self.stream else FileImage(path, max_pixels=self.max_pixels)
+        return slide if large or self.preparation.stream else FileImage(path, max_pixels=self.max_pixels)
 
-    def __call__(self, image: AnyImage) -> Picture:
+    def __call__(self, image: AnyImage) -> ReadImage:
         """Read `image`, or the part of it that must be read now; a file that cannot be read raises `BadImage`."""
         begin = time.perf_counter()
         source = self.open(image)
-        large = self.by_parts and (_is_large(source) or (self.stream and hasattr(source, "path")))
-        pixels = None if large else _decode(source)
+        pixels = None if self._stays(source) else _decode(source)
         size = source.size if pixels is None else (pixels.shape[-2], pixels.shape[-1])
-        if pixels is None:
-            pixels = self._from_parts(source)
-        elif self.resize and self.resize != size:
-            pixels = _resize(pixels, self.resize)
-        return Picture(pixels, size, 1000 * (time.perf_counter() - begin))
+        shown = self._from_parts(source) if pixels is None else self._resize(pixels)
+        whole = source if pixels is None else pixels
+        picture = make_picture(whole) if self.picture and isinstance(shown, Tensor) else None
+        return ReadImage(shown, size, 1000 * (time.perf_counter() - begin), picture)
+
+    def _stays(self, source: Source) -> bool:
+        """Whether it is an ordinary file of which the model is to read parts all the same."""
+        parts = isinstance(source, FileImage) and self.by_parts and self.preparation.crop is None
+        return parts and (self.preparation.stream or _is_large(source.path))
 
     def _from_parts(self, source: Source) -> UInt8[Tensor, "3 h w"] | Source:
-        height, width = source.size
-        if self.resize and self.resize[0] < height and self.resize[1] < width:
-            scale = max(self.resize[0] / height, self.resize[1] / width)
-            return _as_bytes(_resize(source.view(scale), self.resize))
-        if self.by_parts and not self.resize:
+        (height, width), resize = source.size, self.preparation.resize
+        if resize and resize[0] < height and resize[1] < width:
+            return _as_bytes(self._resize(source.view(max(resize[0] / height, resize[1] / width))))
+        if self.by_parts and not resize and not self.preparation.crop:
             return source
         if height * width > self.max_pixels:
             raise ValueError(
                 f"{height}×{width} is {height * width / 1e6:,.0f} megapixels, and this model needs "
                 f"the whole image in memory; the limit is {self.max_pixels / 1e6:,.0f} (max_pixels)"
             )
-        whole = _as_bytes(source.regions(torch.tensor([[0, 0, width, height]]))[0])
-        return _resize(whole, self.resize) if self.resize else whole
+        return self._resize(_as_bytes(source.regions(torch.tensor([[0, 0, width, height]]))[0]))
+
+    def _resize(self, pixels: Tensor) -> Tensor:
+        size = self.preparation.shown_size((pixels.shape[-2], pixels.shape[-1]))
+        if pixels.shape[-2:] == size:
+            return pixels
+        return F.interpolate(pixels[None], size=size, mode="bilinear", antialias=True, align_corners=False)[0]
 
 
-def _is_large(source: Source) -> bool:
-    """Whether it is a file that would be too much as floats; only its header is read."""
-    if not isinstance(source, FileImage):
-        return False
+def _is_large(path: Path) -> bool:
+    """Whether a file would be too much as floats; only its header is read."""
     try:
-        with open_lazily(source.path) as image:
+        with open_lazily(path) as image:
             return math.prod(image.size) > LARGE_PX
     except OSError:  # whatever is wrong with it, decoding will say
         return False
@@ -139,7 +155,3 @@ def _(source: TensorImage) -> Tensor | None:
 def _as_bytes(pixels: Float[Tensor, "3 h w"] | UInt8[Tensor, "3 h w"]) -> UInt8[Tensor, "3 h w"]:
     """As the data set makes them, finer files and floats included: the model has learnt from bytes."""
     return pixels if pixels.dtype == torch.uint8 else (pixels * 255).round().clamp(0, 255).byte()
-
-
-def _resize(pixels: Tensor, size: tuple[int, int]) -> Tensor:
-    return F.interpolate(pixels[None], size=size, mode="bilinear", antialias=True, align_corners=False)[0]

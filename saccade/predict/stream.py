@@ -1,6 +1,6 @@
-"""Paths → pictures → answers, in order and in bounded memory: processes read ahead, images of one size go together.
+"""Paths → images → predictions, in order and in bounded memory: processes read ahead, images of one size go together.
 
-    paths ─ workers ─▶ waiting: a few images, oldest first ─ groups of one size ─▶ model ─▶ answers, oldest first
+    paths ─ workers ─▶ waiting: a few images, oldest first ─ groups of one size ─▶ model ─▶ predictions, oldest first
 
 A group is answered when it is full, when it holds many pixels, or when its oldest image has waited long enough.
 """
@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from saccade.images.decode import BadImage
-from saccade.predict.answer import Failure, Prediction
-from saccade.predict.reading import Picture, Reader
+from saccade.predict.outcomes import Failure, Prediction
+from saccade.predict.reading import Reader, ReadImage
 
 AHEAD = 4  # images that each worker reads before they are asked for
 LOOK_AHEAD = 4  # batches that may wait for others of their size
@@ -30,11 +30,11 @@ class Loaded(NamedTuple):
     """A path and what reading it gave."""
 
     path: str | Path
-    picture: Picture | Failure
+    image: ReadImage | Failure
 
 
 def read_ahead(reader: Reader, paths: Iterable[str | Path], *, workers: int) -> Iterator[Loaded]:
-    """The pictures of `paths` in order, each read in one of several processes before it is asked for."""
+    """The images of `paths` in order, each read in one of several processes before it is asked for."""
     # The sampler of a map-style data set may give anything its items are called by: here, paths as they come.
     loader = DataLoader(
         _Files(reader),
@@ -77,9 +77,9 @@ def explain(error: Exception) -> Failure:
 
 
 def answer_in_order(
-    answer: Callable[[Sequence[Picture]], list[Prediction]], loaded: Iterable[Loaded], *, batch: int
+    answer: Callable[[Sequence[ReadImage]], list[Prediction]], loaded: Iterable[Loaded], *, batch: int
 ) -> Iterator[tuple[str | Path, Prediction | Failure]]:
-    """Each path with its answer, in the order they came; `answer` gets pictures of one size, at most `batch`."""
+    """Each path with what came of it, in the order they came; `answer` gets images of one size, at most `batch`."""
     queue = _Queue(answer, batch)
     for item in loaded:
         queue.add(item)
@@ -94,40 +94,40 @@ def answer_in_order(
 
 @dataclass
 class _Waiting:
-    """An image whose answer is not known yet, when there is still a picture, or whose turn has not come."""
+    """A file whose outcome is not known yet, when there is still an image, or whose turn has not come."""
 
     path: str | Path
-    picture: Picture | None
-    answer: Prediction | Failure | None
+    image: ReadImage | None
+    outcome: Prediction | Failure | None
     since: float
 
     @property
     def pixels(self) -> int:
         """How many are held in memory; none of an image that is read by parts."""
-        pixels = self.picture and self.picture.pixels
+        pixels = self.image and self.image.pixels
         return pixels.shape[-2:].numel() if isinstance(pixels, Tensor) else 0
 
 
 class _Queue:
-    def __init__(self, answer: Callable[[Sequence[Picture]], list[Prediction]], batch: int):
+    def __init__(self, answer: Callable[[Sequence[ReadImage]], list[Prediction]], batch: int):
         self.answer, self.batch = answer, batch
         self.waiting: deque[_Waiting] = deque()
 
     def add(self, loaded: Loaded) -> None:
         """Let an image wait; answer its group if that is full now."""
-        if isinstance(loaded.picture, Failure):
-            self.waiting.append(_Waiting(loaded.path, None, loaded.picture, time.monotonic()))
+        if isinstance(loaded.image, Failure):
+            self.waiting.append(_Waiting(loaded.path, None, loaded.image, time.monotonic()))
             return
-        item = _Waiting(loaded.path, loaded.picture, None, time.monotonic())
+        item = _Waiting(loaded.path, loaded.image, None, time.monotonic())
         self.waiting.append(item)
         group = self._group(item)
         if len(group) >= self.batch or sum(i.pixels for i in group) >= GROUP_PX or not item.pixels:
             self._answer(group)
 
     def ready(self) -> Iterator[tuple[str | Path, Prediction | Failure]]:
-        """The answers whose turn it is."""
-        while self.waiting and (answer := self.waiting[0].answer):
-            yield self.waiting.popleft().path, answer
+        """What is known of those whose turn it is."""
+        while self.waiting and (outcome := self.waiting[0].outcome):
+            yield self.waiting.popleft().path, outcome
 
     def is_late(self) -> bool:
         """Whether the oldest image cannot wait any longer for others of its size."""
@@ -140,18 +140,18 @@ class _Queue:
 
     def _group(self, item: _Waiting) -> list[_Waiting]:
         """The unanswered images that can be answered together with `item`; read by parts, it is alone."""
-        if item.picture is None or not item.pixels:
+        if item.image is None or not item.pixels:
             return [item]
-        return [i for i in self.waiting if i.picture and i.pixels and i.picture.shown == item.picture.shown]
+        return [i for i in self.waiting if i.image and i.pixels and i.image.shown == item.image.shown]
 
     def _answer(self, group: list[_Waiting]) -> None:
         try:
-            answers = self.answer([item.picture for item in group if item.picture])
+            outcomes: Sequence[Prediction | Failure] = self.answer([item.image for item in group if item.image])
         except (ValueError, OSError, RuntimeError) as error:  # torch says with a RuntimeError that memory is short
             if len(group) > 1:  # what is too much together may be possible one by one
                 for item in group:
                     self._answer([item])
                 return
-            answers = [explain(error)]
-        for item, found in zip(group, answers, strict=True):
-            item.answer, item.picture = found, None
+            outcomes = [explain(error)]
+        for item, outcome in zip(group, outcomes, strict=True):
+            item.outcome, item.image = outcome, None

@@ -148,6 +148,7 @@ class AttentionSampling(nn.Module, Selector):
     smoothing:   how much of the attention is uniform.
     """
 
+    k: int
     samples_mean = True
 
     def __init__(self, k: int, *, replacement: bool = False, smoothing: float = SMOOTHING):

@@ -167,6 +167,9 @@ class DiverseTopK(nn.Module, Selector):
     `sigma` may be changed between steps: see `linear_decay`. `gradient_per_sigma` is that of `PerturbedTopK`.
     """
 
+    k: int
+    sigma: float
+
     def __init__(
         self,
         k: int,

@@ -102,6 +102,8 @@ class GumbelTopK(nn.Module, Selector):
     `sigma` may be changed between steps: see `linear_decay`.
     """
 
+    k: int
+    sigma: float
     score_order = True
 
     def __init__(self, k: int, *, sigma: float = 0.05, temperature: float = 0.5):

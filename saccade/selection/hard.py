@@ -66,6 +66,8 @@ def exhaustive(scores: Float[Tensor, "B N"]) -> Selection:
 class HardTopK(nn.Module, Selector):
     """`hard_topk` in training and in inference: the scorer gets no gradient."""
 
+    k: int
+
     def __init__(self, k: int):
         super().__init__()
         self.k = k
@@ -79,6 +81,7 @@ class HardTopK(nn.Module, Selector):
 class RandomTopK(nn.Module, Selector):
     """`random_topk`: a new draw at every call, in training and in inference."""
 
+    k: int
     repeatable = False
 
     def __init__(self, k: int):

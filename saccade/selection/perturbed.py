@@ -122,6 +122,9 @@ class PerturbedTopK(nn.Module, Selector):
                       grows with 1/σ and would drown every other gradient of the scorer.
     """
 
+    k: int
+    sigma: float
+
     def __init__(
         self,
         k: int,

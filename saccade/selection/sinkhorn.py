@@ -169,6 +169,8 @@ class SinkhornTopK(nn.Module, Selector):
     iterations: at most so many with newton, exactly so many with released.
     """
 
+    k: int
+
     def __init__(
         self,
         k: int,

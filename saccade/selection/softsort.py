@@ -47,6 +47,7 @@ def softsort_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: float = 
 class SoftSortTopK(nn.Module, Selector):
     """`softsort_topk` in training, `hard_topk` in evaluation."""
 
+    k: int
     score_order = True
 
     def __init__(self, k: int, *, temperature: float = 0.01):

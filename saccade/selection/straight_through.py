@@ -55,6 +55,8 @@ def straight_through_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: 
 class StraightThroughTopK(nn.Module, Selector):
     """`straight_through_topk` in training, `hard_topk` in evaluation: the same patches."""
 
+    k: int
+
     def __init__(self, k: int, *, temperature: float = 0.01):
         super().__init__()
         check_temperature(temperature)

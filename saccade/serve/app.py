@@ -15,7 +15,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from saccade.predict import Predictor
 from saccade.serve.headers import SAFE, SafeHeaders
 from saccade.serve.limits import Limits
-from saccade.serve.schema import Answer, Health, Model, Problem
+from saccade.serve.schema import Health, Model, PredictionBody, Problem
 from saccade.serve.service import Service
 
 PAGE = {"": "index.html", "page.css": "page.css", "page.js": "page.js", "viewer.js": "viewer.js"}
@@ -47,7 +47,7 @@ FILE_FORM = {
     }
 }
 
-Token = Annotated[str, InPath(pattern="^[A-Za-z0-9_-]{22}$", description="the image's id, as the answer has it")]
+Token = Annotated[str, InPath(pattern="^[A-Za-z0-9_-]{22}$", description="the image's id, as the prediction has it")]
 Number = Annotated[int, InPath(ge=0, le=2**31 - 1)]
 
 
@@ -76,7 +76,7 @@ api = APIRouter(prefix="/api", responses=_problems(500, 503))
 
 
 @api.post("/predict", openapi_extra=FILE_FORM, responses=_problems(400, 403, 408, 413, 415, 422, 504))
-async def predict(request: Request, service: Served) -> Answer:
+async def predict(request: Request, service: Served) -> PredictionBody:
     """What the model says of an image, and where it looked."""
     return await service.predict(request)
 
@@ -95,13 +95,13 @@ async def model(service: Served) -> Model:
 
 @api.get("/images/{token}/tiles/{level}/{x}/{y}.jpg", response_class=Response, responses=_pictures("image/jpeg"))
 async def tile(service: Served, token: Token, level: Number, x: Number, y: Number) -> Response:
-    """A tile of an image that was answered."""
+    """A tile of an image that was predicted."""
     return _picture(await service.tile(token, level, x, y), "image/jpeg")
 
 
 @api.get("/images/{token}/crops/{number}.png", response_class=Response, responses=_pictures("image/png"))
 async def crop(service: Served, token: Token, number: Number) -> Response:
-    """What is in a box of an image that was answered."""
+    """What is in a box of an image that was predicted."""
     return _picture(service.crop(token, number), "image/png")
 
 
@@ -141,7 +141,7 @@ async def _say_what_is_wrong(request: Request, error: Exception) -> Response:
 
 
 async def _say_that_it_failed(request: Request, error: Exception) -> Response:
-    # Made outside of every middleware, so the headers are its own; the error itself goes on to the server's log.
+    # Made outside of every middleware, so the headers are its own; the error itself is passed to the server's log.
     headers = {**SAFE, "Cache-Control": "no-store"}
     return JSONResponse({"detail": "the server failed: its log says why"}, status_code=500, headers=headers)
 

@@ -1,10 +1,8 @@
-"""An uploaded file → what the model sees in it, and tiles for people; too many pixels are refused before decoding."""
+"""An uploaded file → what the model says of it, and tiles for people; too many pixels are refused before decoding."""
 
 import logging
 import math
-import time
 from pathlib import Path
-from typing import NamedTuple
 
 from fastapi import HTTPException
 from PIL import UnidentifiedImageError
@@ -12,26 +10,16 @@ from PIL import UnidentifiedImageError
 from saccade.images import BadImage, NotASlideError, SlideImage
 from saccade.images.decode import open_lazily
 from saccade.predict import Predictor
-from saccade.report.look import Seen
 from saccade.serve.limits import Limits, try_later
+from saccade.serve.store import Kept
 from saccade.serve.tiles import PixelTiles, SlideTiles, Tiles
 
 
-class Examined(NamedTuple):
-    """A picture for people, what the model saw in it, and how long reading and looking took."""
-
-    tiles: Tiles
-    seen: Seen
-    milliseconds: float
-
-
-def examine(predictor: Predictor, path: Path, limits: Limits) -> Examined:
+def examine(predictor: Predictor, path: Path, limits: Limits) -> Kept:
     """Everything a request asks of the worker; an HTTPException that says why it fails."""
     try:
         tiles = open_tiles(path, limits)
-        start = time.perf_counter()
-        seen = predictor.look(path)
-        return Examined(tiles, seen, 1000 * (time.perf_counter() - start))
+        return Kept(tiles, predictor(path, crops=True), path)
     except BadImage as error:
         raise _refuse(error) from error
     except (ValueError, OSError) as error:  # an image that this model cannot take, such as one smaller than its view

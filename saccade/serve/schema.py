@@ -1,4 +1,4 @@
-"""What the API says, as its OpenAPI has it, and `Examined` → `Answer`."""
+"""What the API says, as its OpenAPI has it, and `Prediction` → `PredictionBody`."""
 
 import math
 from collections.abc import Sequence
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import BaseModel, Field
 
-from saccade.report.look import Edges, Look
-from saccade.serve.examination import Examined
+from saccade.looking import Edges, Look
+from saccade.predict import Prediction
+from saccade.predict.line_formats import as_tree
 from saccade.serve.limits import Limits
 from saccade.serve.tiles import TILE_PX, last_level
 
@@ -16,12 +17,12 @@ MAX_CROPS = 64
 
 
 class Problem(BaseModel):
-    """Why there is no answer, for people."""
+    """Why there is no prediction, for people."""
 
     detail: str
 
 
-class FoundBox(BaseModel):
+class BoxBody(BaseModel):
     """Pixels of the full image, right and bottom exclusive; it may reach over the border."""
 
     left: int
@@ -51,12 +52,12 @@ class ShownImage(BaseModel):
     levels: int
 
 
-class Answer(BaseModel):
+class PredictionBody(BaseModel):
     """What the model says and where it looked, best box first."""
 
     label: str
     probabilities: dict[str, float]
-    boxes: list[FoundBox]
+    boxes: list[BoxBody]
     size: tuple[int, int] = Field(description="height and width in pixels")
     milliseconds: float = Field(description="of reading, looking and answering, without upload and waiting")
     image: ShownImage
@@ -91,10 +92,9 @@ def describe(name: str, classes: Sequence[str], limits: Limits) -> Model:
     return Model(name=name, classes=list(classes), **bounds)
 
 
-def make_answer(examined: Examined, classes: Sequence[str], token: str, name: str) -> Answer:
-    """The answer to the picture that is kept under `token`."""
-    look, address = examined.seen.look, f"/api/images/{token}"
-    probabilities = dict(zip(classes, examined.seen.probability.tolist(), strict=True))
+def describe_prediction(prediction: Prediction, token: str, name: str) -> PredictionBody:
+    """What a line of `saccade predict` says, and where to get the picture that is kept under `token`."""
+    look, address = prediction.look, f"/api/images/{token}"
     image = ShownImage(
         id=token,
         name=name,
@@ -102,22 +102,8 @@ def make_answer(examined: Examined, classes: Sequence[str], token: str, name: st
         tile_px=TILE_PX,
         levels=last_level(look.size) + 1,
     )
-    return Answer(
-        label=max(probabilities, key=probabilities.__getitem__),
-        probabilities=probabilities,
-        boxes=_boxes(look),
-        size=look.size,
-        milliseconds=round(examined.milliseconds, 1),
-        image=image,
-        scores=score_map(look),
-        crops=[f"{address}/crops/{number}.png" for number in range(len(look.crops[:MAX_CROPS]))],
-    )
-
-
-def _boxes(look: Look) -> list[FoundBox]:
-    scores = look.values.tolist() if len(look.values) else [None] * len(look.boxes)
-    rows = zip(look.boxes.tolist(), scores, strict=True)
-    return [FoundBox(left=x0, top=y0, right=x1, bottom=y1, score=score) for (x0, y0, x1, y1), score in rows]
+    crops = [f"{address}/crops/{number}.png" for number in range(len(look.crops[:MAX_CROPS]))]
+    return PredictionBody(**as_tree(prediction), image=image, scores=score_map(look), crops=crops)
 
 
 def score_map(look: Look) -> ScoreMap | None:

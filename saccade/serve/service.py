@@ -12,49 +12,48 @@ from fastapi import HTTPException, Request
 from PIL import Image
 
 from saccade.predict import Predictor
-from saccade.serve.examination import Examined, examine, is_short_of_memory
+from saccade.serve.examination import examine, is_short_of_memory
 from saccade.serve.limits import Deadline, Limits, try_later
-from saccade.serve.schema import MAX_CROPS, Answer, Health, Model, describe, make_answer
+from saccade.serve.schema import MAX_CROPS, Health, Model, PredictionBody, describe, describe_prediction
 from saccade.serve.store import Kept, Store
 from saccade.serve.tiles import make_tile
 from saccade.serve.upload import receive_upload
-from saccade.serve.work_queue import BusyError, Desk
+from saccade.serve.work_queue import BusyError, WorkQueue
 
 SWEEP_S = 15
 
 
 class Service:
-    """A predictor with its desk, its store and two threads that cut tiles."""
+    """A predictor with its queue, its store and two threads that cut tiles."""
 
     def __init__(self, predictor: Predictor, name: str, limits: Limits):
         self.predictor, self.name, self.limits = predictor, name, limits
-        self.desk, self.store = Desk(limits.queue), Store(limits)
+        self.queue, self.store = WorkQueue(limits.queue), Store(limits)
         self._cutters = ThreadPoolExecutor(max_workers=2, thread_name_prefix="saccade-tiles")
 
-    async def predict(self, request: Request) -> Answer:
-        """The answer to the image in a request, within all limits."""
+    async def predict(self, request: Request) -> PredictionBody:
+        """What the model says of the image in a request, within all limits."""
         deadline, path = Deadline(self.limits.timeout_s), self.store.new_path()
         with self._place():
             try:
                 upload = await receive_upload(request, path, self.limits, deadline)
-                examined = await self._examine(path, deadline)
+                kept = await self._examine(path, deadline)
             except BaseException:
                 path.unlink(missing_ok=True)
                 raise
-        kept = Kept(examined.tiles, examined.seen.look.crops[:MAX_CROPS], path)
-        return make_answer(examined, self.predictor.classes, self.store.add(kept), upload.name)
+        return describe_prediction(kept.prediction, self.store.add(kept), upload.name)
 
     @contextlib.contextmanager
     def _place(self) -> Iterator[None]:
         try:
-            with self.desk.place():
+            with self.queue.place():
                 yield
         except BusyError as busy:
-            raise try_later(f"{self.desk.places} images are being looked at or wait") from busy
+            raise try_later(f"{self.queue.places} images are being looked at or wait") from busy
 
-    async def _examine(self, path: Path, deadline: Deadline) -> Examined:
+    async def _examine(self, path: Path, deadline: Deadline) -> Kept:
         try:
-            return await self.desk.work(partial(examine, self.predictor, path, self.limits), deadline)
+            return await self.queue.work(partial(examine, self.predictor, path, self.limits), deadline)
         except TimeoutError as late:
             raise HTTPException(504, f"no answer within {deadline.seconds:g} s: send a smaller image") from late
 
@@ -74,7 +73,7 @@ class Service:
 
     def crop(self, token: str, number: int) -> bytes:
         """The PNG of a crop, or 404."""
-        crops = self._kept(token).crops
+        crops = self._kept(token).prediction.look.crops[:MAX_CROPS]
         if number >= len(crops):
             raise HTTPException(404, f"the image has no crop {number}")
         file = BytesIO()
@@ -93,8 +92,8 @@ class Service:
             status="ok",
             model=self.name,
             classes=len(self.predictor.classes),
-            taken=self.desk.taken,
-            places=self.desk.places,
+            taken=self.queue.taken,
+            places=self.queue.places,
         )
 
     def model(self) -> Model:
@@ -109,6 +108,6 @@ class Service:
 
     def close(self) -> None:
         """End the threads, then delete the files."""
-        self.desk.close()
+        self.queue.close()
         self._cutters.shutdown(wait=True, cancel_futures=True)
         self.store.close()

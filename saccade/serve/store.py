@@ -10,9 +10,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from jaxtyping import UInt8
-
+from saccade.predict import Prediction
 from saccade.serve.limits import Limits
 from saccade.serve.tiles import Tiles
 
@@ -20,10 +18,10 @@ MAX_BYTES = 2**30  # of decoded pixels, unless a single picture has more
 
 
 class Kept(NamedTuple):
-    """A picture, its best crops, and the file that its tiles are read from."""
+    """A picture, what the model says of it, and the file that its tiles are read from."""
 
     tiles: Tiles
-    crops: UInt8[np.ndarray, "K P Q 3"]
+    prediction: Prediction
     file: Path
 
 

@@ -1,6 +1,6 @@
-"""The desk: one prediction at a time in a thread of its own, a few requests waiting, and no room for more.
+"""One prediction at a time in a thread of its own, a few requests waiting, and no room for more.
 
-A thread cannot be stopped. Work that is given up while it runs goes on, its result is thrown away, and its place stays
+A thread cannot be stopped. Work that is given up while it runs continues, its result is thrown away, and its place stays
 taken until it ends: the bound holds for what the machine does, not only for what somebody waits for.
 """
 
@@ -19,7 +19,7 @@ class BusyError(Exception):
     """All places are taken."""
 
 
-class Desk:
+class WorkQueue:
     """One worker and `queue` places to wait for it. Used from one event loop; only the work itself is elsewhere."""
 
     def __init__(self, queue: int):

@@ -117,8 +117,10 @@ class IPS(System):
         selection = hard_topk(raw_scores, min(self.options.memory, grid.num_candidates))  # index B M
         if size is not None:
             outside = ~grid.centered_in(size).gather(1, selection.index)
-        pooled = self.attention(self.encode(image, selection.index, grid), outside)  # B E
-        return Output(self.prediction(pooled), raw_scores, scores, selection, grid.boxes(selection.index), grid)
+        features = self.encode(image, selection.index, grid)  # B M D
+        logits = self.prediction(self.attention(features, outside))
+        boxes, nothing = grid.boxes(selection.index), features.new_zeros(len(features), 0)
+        return Output(logits, raw_scores, scores, selection, boxes, grid, features, context=nothing)
 
     @torch.no_grad()
     def search(self, image: Float[Tensor, "B C H W"] | Sources, grid: Grid) -> Float[Tensor, "B N"]:

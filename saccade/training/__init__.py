@@ -1,1 +1,1 @@
-"""Training: the Lightning task, schedules, callbacks, and the warm-up of the scorer."""
+"""Training: recipes, phases, the loop, and what watches it."""

@@ -1,7 +1,7 @@
 """Records → batches in an order that depends on nothing but the seed.
 
 Training batch t is a function of (seed, t): the images are dealt in rounds, each in an order of its own, and batch t
-takes the t-th handful. So a run that goes on at step t sees exactly the images it would have seen, without any state to
+takes the t-th handful. So a run that resumes at step t sees exactly the images it would have seen, without any state to
 save; with several processes each takes its share of the handful, and together they see the same as one.
 
 In evaluation every image is read exactly once, whatever the number of processes: no padding of the last round.
@@ -67,16 +67,16 @@ def _splits(records: Records) -> str:
 
 
 class StepSampler(Sampler[list[int]]):
-    """The images of each step from the one that `now` gives to the last, for one of `world` processes.
+    """The images of each step from `first` to the one before `steps`, for one of `world` processes.
 
     groups: places of images that are dealt in turn, one of each, however many it has; a class each, for instance.
-    until:  from this step on images are dealt whatever their group; by default they never are.
+    evenly: whether images are dealt group by group at a step; by default they always are, where there are groups.
 
-    >>> list(StepSampler(5, batch=2, steps=3, seed=0, now=lambda: 0))
+    >>> list(StepSampler(5, batch=2, steps=3, seed=0))
     [[2, 4], [3, 0], [1, 1]]
-    >>> list(StepSampler(5, batch=2, steps=3, seed=0, now=lambda: 1))
+    >>> list(StepSampler(5, batch=2, steps=3, seed=0, first=1))
     [[3, 0], [1, 1]]
-    >>> list(StepSampler(5, batch=4, steps=2, seed=0, now=lambda: 0, groups=[[0, 1, 2, 3], [4]]))
+    >>> list(StepSampler(5, batch=4, steps=2, seed=0, groups=[[0, 1, 2, 3], [4]]))
     [[2, 4, 0, 4], [1, 4, 3, 4]]
     """
 
@@ -87,20 +87,20 @@ class StepSampler(Sampler[list[int]]):
         batch: int,
         steps: int,
         seed: int,
-        now: Callable[[], int],
+        first: int = 0,
         groups: Sequence[Sequence[int]] = (),
-        until: int | None = None,
+        evenly: Callable[[int], bool] = lambda step: True,
         rank: int = 0,
         world: int = 1,
     ):
         self.groups = [*map(np.asarray, groups), np.arange(count)]
-        self.until = 0 if not groups else steps if until is None else until
+        self.evenly = evenly
         self.batch, self.steps, self.seed = batch, steps, seed
-        self.now, self.rank, self.world = now, rank, world
+        self.first, self.rank, self.world = first, rank, world
         self._round = lru_cache(maxsize=2 * len(self.groups))(self._shuffle)
 
     def __iter__(self) -> Iterator[list[int]]:
-        return map(self.at, range(self.now(), self.steps))
+        return map(self.at, range(self.first, self.steps))
 
     def at(self, step: int) -> list[int]:
         """This process's images of one step."""
@@ -109,9 +109,9 @@ class StepSampler(Sampler[list[int]]):
         share = self.batch // self.world
         first = step * self.batch + self.rank * share
         places = range(first, first + share)
-        if step >= self.until:
-            return [self._image(place, everything) for place in places]
-        return [self._image(*divmod(place, everything)) for place in places]
+        if everything and self.evenly(step):
+            return [self._image(*divmod(place, everything)) for place in places]
+        return [self._image(place, everything) for place in places]
 
     def _image(self, place: int, group: int) -> int:
         number, place = divmod(place, len(self.groups[group]))
@@ -121,36 +121,23 @@ class StepSampler(Sampler[list[int]]):
         return np.random.default_rng([self.seed, number, group]).permutation(self.groups[group])
 
 
-class StepLoader(DataLoader[Any]):
-    """A loader that can go on at any step: its sampler knows the step, so there is no state to keep.
-
-    It has no length: the whole of training is one pass, with validations in between.
-    """
-
-    def state_dict(self) -> dict[str, Any]:
-        """Nothing: see `StepSampler`."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing: see `StepSampler`."""
-
-
 def training_loader(
-    dataset: ImageDataset, recipe: Recipe, *, now: Callable[[], int], rank: int = 0, world: int = 1
-) -> StepLoader:
-    """Batches of training images from the present step on."""
+    dataset: ImageDataset, recipe: Recipe, *, first: int, rank: int = 0, world: int = 1
+) -> DataLoader[Any]:
+    """Batches of training images from the step `first` to the last."""
+    deals_evenly = any(span.phase.deal == "evenly" for span in recipe.plan.spans)
     sampler = StepSampler(
         len(dataset),
         batch=recipe.batch,
-        steps=recipe.total_steps,
+        steps=recipe.plan.total,
         seed=recipe.seed,
-        now=now,
-        groups=_classes(dataset) if recipe.balanced else (),
-        until=recipe.warm_up.steps + round(recipe.balanced * recipe.steps),
+        first=first,
+        groups=_classes(dataset) if deals_evenly else (),
+        evenly=lambda step: recipe.plan.at(step).deal == "evenly",
         rank=rank,
         world=world,
     )
-    return StepLoader(dataset, batch_sampler=sampler, **_reading(recipe))
+    return DataLoader(dataset, batch_sampler=sampler, **_reading(recipe))
 
 
 def _classes(dataset: ImageDataset) -> list[list[int]]:

@@ -2,14 +2,14 @@
 
 With T steps after w label-free ones, x = (step − w) / T and the warm-up share u, a learning rate is
 
-    step < w     warm_up.lr for the scorer, 0 for the rest
+    step < w     the phase's lr for the scorer, 0 for the rest
     x < u        lr · x / u, so that `lr` itself is reached at x = u
     constant     lr
     cosine       lr · ½ (1 + cos(π (x − u) / (1 − u))), zero at the end
     piecewise    lr · factor^(number of milestones ≤ x)
 
-and after the label-free steps the scorer's is that, times scorer_lr, times a line from scorer_start at x = 0 to 1 at
-x = scorer_rise. It depends on the step alone, so a run that goes on needs no more than the step it was at.
+and after the label-free steps the scorer's is that, times `scorer.rate` of the phase, times a line from `scorer.start` at
+x = 0 to 1 at x = `scorer.rise`. It depends on the step alone, so a run that resumes needs no more than the step it was at.
 
 Weight decay is torch's: AdamW takes p · lr · weight_decay away, SGD adds weight_decay · p to the gradient (the paper's
 setting for CUB). The paper's AdamW takes p · weight_decay away, times the schedule but not times the highest learning
@@ -18,19 +18,16 @@ rate: its 1e-4 is torch's 1.0 at a learning rate of 1e-4.
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Literal
 
 from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
-from torch.optim.lr_scheduler import LambdaLR
 
 from saccade.training.recipe import Recipe, Schedule
 
 GroupName = Literal["scorer", "rest"]
 
-
-OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"adamw": AdamW, "sgd": SGD}
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adamw": AdamW, "sgd": SGD}
 
 
 def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
@@ -43,15 +40,14 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
     """
     options = recipe.optimizer
     groups = [
-        # `make_schedule` multiplies initial_lr by the learning rate itself.
-        {"name": name, "params": parameters, "lr": learning_rate(recipe, name, 0), "initial_lr": 1.0}
+        {"name": name, "params": parameters, "lr": learning_rate(recipe, name, 0)}
         for name, parameters in _group(model).items()
         if parameters
     ]
     if not groups:
         raise ValueError("no parameter of the model asks for a gradient: unfreeze what is to be trained")
     momentum = {"momentum": options.momentum} if options.name == "sgd" else {}
-    return OPTIMISERS[options.name](groups, weight_decay=options.weight_decay, **momentum)
+    return OPTIMIZERS[options.name](groups, weight_decay=options.weight_decay, **momentum)
 
 
 def _group(model: nn.Module) -> dict[GroupName, list[nn.Parameter]]:
@@ -64,12 +60,15 @@ def _group(model: nn.Module) -> dict[GroupName, list[nn.Parameter]]:
     }
 
 
-def make_schedule(optimizer: Optimizer, recipe: Recipe) -> LambdaLR:
-    """The learning rates of `make_optimizer`'s groups; call `step` after each step of the optimizer."""
-    rates: list[Callable[[int], float]] = [
-        partial(learning_rate, recipe, group["name"]) for group in optimizer.param_groups
-    ]
-    return LambdaLR(optimizer, rates)
+def prepare_step(optimizer: Optimizer, recipe: Recipe, step: int) -> None:
+    """Give the groups of `make_optimizer` the learning rates of a step; the first label finds the scorer without moments.
+
+    What its gradient was like when it learned without labels says nothing of what comes with them.
+    """
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate(recipe, group["name"], step)
+    if step and step == recipe.plan.label_free:
+        forget(optimizer, "scorer")
 
 
 def learning_rate(recipe: Recipe, group: GroupName, step: int) -> float:
@@ -79,14 +78,13 @@ def learning_rate(recipe: Recipe, group: GroupName, step: int) -> float:
     >>> [round(learning_rate(recipe, "rest", step), 6) for step in (0, 1, 5, 50, 100)]
     [0.0, 0.0002, 0.001, 0.000541, 0.0]
     """
-    main_step = step - recipe.warm_up.steps
-    if main_step < 0:
-        return recipe.warm_up.lr if group == "scorer" else 0.0
-    x, options = min(main_step / recipe.steps, 1.0), recipe.optimizer
+    phase, x, options = recipe.plan.at(step), recipe.plan.progress(step), recipe.optimizer
+    if not phase.labeled:
+        return phase.lr if group == "scorer" else 0.0
     rate = options.lr * _shape(recipe.schedule, x)
     if group == "rest":
         return rate
-    return rate * options.scorer_lr * _rise(x, options.scorer_rise, start=options.scorer_start)
+    return rate * phase.scorer.rate * _rise(x, phase.scorer.rise, start=phase.scorer.start)
 
 
 def _shape(schedule: Schedule, x: float) -> float:
@@ -116,11 +114,21 @@ SHAPES: dict[str, Callable[[Schedule, float], float]] = {
 
 
 def forget(optimizer: Optimizer, group: GroupName) -> None:
-    """Drop the moments of one group, as if it had not been trained yet; its weights stay.
-
-    What the scorer's gradient was like when it learnt without labels says nothing of what comes with them.
-    """
+    """Drop the moments of one group, as if it had not been trained yet; its weights stay."""
     for candidate in optimizer.param_groups:
         if candidate["name"] == group:
             for parameter in candidate["params"]:
                 optimizer.state.pop(parameter, None)
+
+
+def clip_gradients(optimizer: Optimizer, recipe: Recipe) -> None:
+    """By value and by norm, each if asked for.
+
+    The scorer's norm is apart: its gradient grows with 1/σ, and would leave nothing of the others'.
+    """
+    options = recipe.optimizer
+    for group in optimizer.param_groups:
+        if options.clip_value is not None:
+            nn.utils.clip_grad_value_(group["params"], options.clip_value)
+        if options.clip_norm is not None:
+            nn.utils.clip_grad_norm_(group["params"], options.clip_norm)

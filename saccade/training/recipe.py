@@ -1,6 +1,6 @@
 """A recipe: everything a training run is made of, as one typed tree that is also a YAML file and a set of flags.
 
-    data → model (one entry per stage) → warm-up → loss → optimizer and schedule → how long, how often, on what
+    data → model (one entry per stage) → training (its phases) → optimizer and schedule → how long, how often, on what
 
 `saccade train RECIPE.yaml --optimizer.lr 3e-4` is the file with one value changed; the resolved tree is written to
 `recipe.yaml` of the run folder. This module imports no torch: the command line reads it for `--help`.
@@ -9,6 +9,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from jsonargparse import ActionConfigFile, ArgumentParser, Namespace  # pyright:
 
 from saccade.config import Stages
 from saccade.recipes import find_recipe
+from saccade.training.phases import Plan, Training
 
 
 @dataclass(frozen=True)
@@ -43,35 +45,6 @@ class DataOptions:
 
 
 @dataclass(frozen=True)
-class WarmUp:
-    """The label-free warm-up: the scorer learns where the full image has detail that the view lacks.
-
-    Args:
-        steps: how many such steps come before the first label is used; 0 leaves them out
-        lr: their learning rate
-        focus: 0 to learn the detail of every candidate; above it, only where most is missing, the more so the higher
-    """
-
-    steps: int = 0
-    lr: float = 1e-3
-    focus: float = 0.0
-
-
-@dataclass(frozen=True)
-class Guide:
-    """The guided start: patches are not blends yet, and the scorer learns nothing through the choice of them.
-
-    Args:
-        share: share of the steps that are guided; 0 leaves it out
-        by: detail takes patches where the view lacks it, and after a third of the guided steps only half of them;
-            scores takes the best of the scorer itself, for one that context_coefficient teaches
-    """
-
-    share: float = 0.0
-    by: Literal["detail", "scores"] = "detail"
-
-
-@dataclass(frozen=True)
 class Optimizer:
     """How gradients become weights.
 
@@ -80,9 +53,6 @@ class Optimizer:
         lr: the learning rate at its highest
         weight_decay: how much of a weight is taken away per step, times the learning rate
         momentum: of sgd
-        scorer_lr: learning rate of the scorer relative to `lr`
-        scorer_start: share of its learning rate the scorer starts with; it rises to 1
-        scorer_rise: share of the steps over which it rises
         clip_value: gradients are cut to ± this
         clip_norm: the scorer's gradient is shortened to this length, and so is that of all the rest
     """
@@ -91,16 +61,13 @@ class Optimizer:
     lr: float = 1e-3
     weight_decay: float = 1e-4
     momentum: float = 0.9
-    scorer_lr: float = 1.0
-    scorer_start: float = 1.0
-    scorer_rise: float = 0.2
     clip_value: float | None = None
     clip_norm: float | None = None
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How the learning rate goes over the steps.
+    """How the learning rate goes over the labeled steps.
 
     Args:
         name: constant, cosine (to zero), or piecewise (constant between milestones)
@@ -120,17 +87,15 @@ class Recipe:
     """A whole run.
 
     Args:
-        steps: training steps after the warm-up
+        training: its phases: how patches are chosen, what the loss asks for, how fast the scorer learns
+        steps: training steps with labels; label-free ones come before them
         batch: images per step, over all processes together
         seed: of everything that is random
         imports: modules in which parts of one's own register themselves
         validate_every: steps between two validations, each with a checkpoint (default: a twentieth of the steps)
         best_by: the validation number by which the best model is kept
         final: train on the validation images too and keep the last model, once everything is chosen
-        loss: options of the system's loss, such as entropy_coefficient and mixture_coefficient
         class_weights: weigh classes by the inverse of how frequent they are
-        balanced: show images of each class as often as of any other, or only for this share of the steps, at first
-        sigma_decay: let the noise of the selection fall linearly to zero, or stay
         precision: 32-true, bf16-mixed or 16-mixed
         accelerator: auto, cpu, gpu, …
         devices: processes or GPUs on each machine
@@ -139,14 +104,10 @@ class Recipe:
 
     data: DataOptions = field(default_factory=DataOptions)
     model: Stages = field(default_factory=Stages)
-    warm_up: WarmUp = field(default_factory=WarmUp)
-    guide: Guide = field(default_factory=Guide)
+    training: Training = field(default_factory=Training)
     optimizer: Optimizer = field(default_factory=Optimizer)
     schedule: Schedule = field(default_factory=Schedule)
-    loss: dict[str, Any] = field(default_factory=dict)
     class_weights: bool = False
-    balanced: bool | float = False
-    sigma_decay: Literal["linear", "constant"] = "linear"
     steps: int = 1000
     batch: int = 16
     validate_every: int | None = None
@@ -159,15 +120,15 @@ class Recipe:
     devices: int = 1
     nodes: int = 1
 
-    @property
-    def total_steps(self) -> int:
-        """Of the warm-up and of training."""
-        return self.warm_up.steps + self.steps
+    @cached_property
+    def plan(self) -> Plan:
+        """Which phase of the training each step is in."""
+        return Plan(self.training, self.steps)
 
     @property
     def leg(self) -> int:
         """Steps between two validations."""
-        return self.validate_every or max(1, self.total_steps // 20)
+        return self.validate_every or max(1, self.plan.total // 20)
 
 
 def add_recipe_arguments(parser: ArgumentParser) -> None:
@@ -197,7 +158,7 @@ def parse_recipe(source: str | Path, flags: Sequence[str] = ()) -> Namespace:
     """The values of a recipe before they become one."""
     path = find_recipe(str(source))
     if path is None:
-        raise ValueError(f"{source} is no recipe: expected a .yaml file, or a name that `saccade recipes` lists")
+        raise ValueError(f"{source} is not a recipe: expected a .yaml file, or a name that `saccade recipes` lists")
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--recipe", action=ActionConfigFile)
     add_recipe_arguments(parser)

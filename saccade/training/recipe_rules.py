@@ -27,7 +27,7 @@ def _is_size(value: Any) -> bool:
 
 RULES = (
     _Rule("steps batch validate_every devices nodes", lambda value: value >= 1, "at least 1"),
-    _Rule("seed warm_up.steps data.workers", lambda value: value >= 0, "0 or more"),
+    _Rule("seed training.label_free.steps data.workers", lambda value: value >= 0, "0 or more"),
     _Rule("model.preparation.max_pixels", lambda value: value >= 1, "at least 1"),
     _Rule(
         "model.preparation.resize",
@@ -42,17 +42,25 @@ RULES = (
         lambda value: isinstance(value, (int, float)) and 0 < value <= 1,
         "a number above 0 and at most 1, such as 0.25",
     ),
-    _Rule("warm_up.lr optimizer.lr optimizer.scorer_lr", lambda value: 0 < value < math.inf, "a number above 0"),
+    _Rule(
+        "training.label_free.lr optimizer.lr training.scorer.rate",
+        lambda value: 0 < value < math.inf,
+        "a number above 0",
+    ),
     _Rule(
         "optimizer.clip_value optimizer.clip_norm",
         lambda value: 0 < value < math.inf,
         "a number above 0, or null for no clipping",
     ),
-    _Rule("data.cache_gb optimizer.weight_decay warm_up.focus", lambda value: 0 <= value < math.inf, "0 or more"),
+    _Rule(
+        "data.cache_gb optimizer.weight_decay training.label_free.focus",
+        lambda value: 0 <= value < math.inf,
+        "0 or more",
+    ),
     _Rule("optimizer.momentum", lambda value: 0 <= value < 1, "0 or more and below 1"),
     _Rule("schedule.factor", lambda value: 0 < value < math.inf, "a number above 0"),
     _Rule(
-        "optimizer.scorer_start optimizer.scorer_rise guide.share balanced",
+        "training.scorer.start training.scorer.rise training.guided training.evenly",
         lambda value: 0 <= value <= 1,
         "a share from 0 to 1",
     ),
@@ -93,19 +101,20 @@ def _check_together(recipe: Recipe) -> None:
             f"batch is {recipe.batch}: expected a multiple of {processes}, one share for each of {recipe.devices} "
             f"devices on {recipe.nodes} nodes, such as {more}"
         )
-    selection = recipe.model.selection
-    if selection.get("name") == "perturbed" and not selection.get("discrete", True) and recipe.sigma_decay == "linear":
+    phases, selection = [span.phase for span in recipe.plan.spans], recipe.model.selection
+    if selection.get("name") == "perturbed" and not selection.get("discrete", True) and phases[-1].sigma == "to_zero":
         raise ValueError(
-            "model.selection.discrete is false and sigma_decay is linear: the model would be tested with noise that "
-            "training has taken away; expected sigma_decay constant, or discrete true"
+            "model.selection.discrete is false and σ falls to zero: the model would be tested with noise that training "
+            "has taken away; expected training.sigma constant, or discrete true"
         )
     clipped = recipe.optimizer.clip_norm or recipe.optimizer.clip_value
-    if recipe.model.scorer.get("name") == "backbone" and not (clipped or recipe.warm_up.steps or recipe.guide.share):
+    starts_otherwise = phases[0].guided or not phases[0].labeled
+    if recipe.model.scorer.get("name") == "backbone" and not (clipped or starts_otherwise):
         # Adam would divide by its length for thousands of steps.
         raise ValueError(
             "model.scorer is backbone, whose scores are all equal at first, and normalizing those makes its first "
             "gradient about 100,000 times too long: expected optimizer.clip_norm, such as 1.0, or another start "
-            "(warm_up.steps or guide.share)"
+            "(training.label_free.steps, or a guided training)"
         )
 
 

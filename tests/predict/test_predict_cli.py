@@ -15,9 +15,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from torch import Tensor
 
-from saccade import Predictor
+from saccade import PatchSelectionModel, Predictor
 from saccade.cli import main
+from saccade.images import file
+from saccade.images.decode import read_pixels
+from saccade.output import Output
+from saccade.predict import reading
 
 
 @pytest.fixture
@@ -137,10 +142,10 @@ def test_resume_without_a_file_begins_one(run, photos):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["photos", "--out", "there.jsonl"], "there.jsonl is there already: go on after its last line with --resume"),
+        (["photos", "--out", "there.jsonl"], "there.jsonl exists: continue after its last line with --resume"),
         (["photos", "--resume"], "name it with --out"),
         (["photos", "--out", "out.xml"], "written as .jsonl or .csv"),
-        (["photos", "--out", "there.jsonl", "--resume"], "answer for b.png, but image 1 is now photos/0.png"),
+        (["photos", "--out", "there.jsonl", "--resume"], "line for b.png, but image 1 is now photos/0.png"),
         (["photos", "--out", "other.csv", "--resume"], "has the columns image,label"),
         (["photos", "--out", "notes.jsonl", "--resume"], "was not written with this model by saccade predict"),
         (["photos", "--out", "cats.jsonl", "--resume"], "it has the classes cat, dog"),
@@ -245,7 +250,7 @@ def test_an_image_that_cannot_be_drawn_is_answered_and_the_run_goes_on(run, phot
         out.write_text("".join(out.read_text().splitlines(keepends=True)[:kept]))
         assert predict(run, *words, "--resume") == 1
         told = capsys.readouterr().err
-        assert f"{long}: answered, but not drawn: [Errno 36]" in told
+        assert f"{long}: predicted, but not drawn: [Errno 36]" in told
         assert f"1 of {7 - kept} images could not be drawn" in told
         lines = [json.loads(line) for line in out.read_text().splitlines()]
         assert [line["image"] for line in lines] == expected
@@ -276,6 +281,39 @@ def test_pictures_mirror_the_images_and_crops_are_their_pixels(run, photos):
         for box, crop in zip(line["boxes"], crops, strict=True):
             inside = pixels[box["top"] + 50 : box["bottom"] + 50, box["left"] + 50 : box["right"] + 50]
             np.testing.assert_array_equal(np.array(Image.open(crop)), inside)
+
+
+def test_with_all_pictures_each_image_is_decoded_once_and_looked_at_once(make_run, photos, monkeypatch):
+    decoded, looked = [], []
+
+    def decode(path: Path, **limit) -> np.ndarray:
+        decoded.append(str(path))
+        return read_pixels(path, **limit)
+
+    def look(model: PatchSelectionModel, images: Tensor) -> Output:
+        looked.extend([1] * len(images))
+        return forward(model, images)
+
+    forward = PatchSelectionModel.forward
+    monkeypatch.setattr(reading, "read_pixels", decode)
+    monkeypatch.setattr(file, "read_pixels", decode)
+    monkeypatch.setattr(PatchSelectionModel, "forward", look)
+    run = make_run(preparation={"resize": (56, 72), "crop": (40, 48)})
+    assert predict(run, "photos", "--out", "out.jsonl", "--overlay", "seen", "--crops", "cut") == 0
+    assert len(list(Path("seen").rglob("*.png"))) == 6
+    assert len(list(Path("cut").rglob("*.png"))) == 12
+    assert sorted(decoded) == NAMES
+    assert len(looked) == 6
+
+
+@pytest.mark.parametrize("preparation", [{}, {"resize": (56, 72), "crop": (40, 48)}, {"crop": (40, 48)}])
+def test_a_model_that_was_copied_elsewhere_writes_the_same_bytes(make_run, photos, preparation):
+    run = make_run(preparation=preparation)
+    shutil.copytree(run / "best", "elsewhere")
+    for number, model in enumerate((run, run / "best", Path("elsewhere"))):
+        assert predict(model, "photos", "--out", f"{number}.jsonl") == 0
+    lines = [re.sub(rb'"milliseconds": [0-9.]+', b"", Path(f"{number}.jsonl").read_bytes()) for number in range(3)]
+    assert lines[0] == lines[1] == lines[2]
 
 
 def test_pictures_of_listed_images_lie_under_what_they_have_in_common(run, photos):

@@ -1,7 +1,7 @@
 """A predictor says what the evaluation says, whatever form the image comes in."""
 
-import csv
-from collections.abc import Callable
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,45 +9,46 @@ import pytest
 import tifffile
 import torch
 from PIL import Image
-from tiny_run import make_tiny_run
 from torch.testing import assert_close
 
 from saccade import Predictor
-from saccade.building import load_model
+from saccade.building import build_model, load_model
+from saccade.data import ImageDataset, collate, load
+from saccade.data.dataset import collate_sources
+from saccade.evaluation import predict_batch
 from saccade.images import SlideImage, open_image
 from saccade.images.decode import BadImage, read_pixels
-from saccade.predict import Failure, reading
-from saccade.report.look import look_at
-from saccade.training.run import evaluate
+from saccade.looking import look_at
+from saccade.predict import Failure, Prediction, reading
+from saccade.predict.line_formats import as_tree
 
-CROP = {"name": "cub", "crop": (40, 48)}
-PREPARED = {"resize": (56, 72), "augmentation": CROP}
+PREPARED = {"resize": (56, 72), "crop": (40, 48)}
 SYSTEMS = {
     "patch_selection": {},
     "with positions": {"positions": True},
     "diverse": {"selection": {"name": "diverse", "k": 2, "num_samples": 20}},
-    "resized": {"data": {"resize": (48, 96)}},
-    "resized and cropped": {"data": PREPARED},
-    "cropped": {"data": {"augmentation": CROP}},
-    "streamed": {"data": {"stream": True, "augmentation": {"name": "none"}}, "batch": 1},
-    "exhaustive": {"selection": {"name": "exhaustive"}, "data": {"resize": (64, 64)}},
+    "resized": {"preparation": {"resize": (48, 96)}},
+    "resized and cropped": {"preparation": PREPARED},
+    "cropped": {"preparation": {"crop": (40, 48)}},
+    "streamed": {"preparation": {"stream": True}},
+    "exhaustive": {"selection": {"name": "exhaustive"}, "preparation": {"resize": (64, 64)}},
     "cnn": {"system": "cnn"},
     "ips": {"system": "ips", "options": {"memory": 3}},
-    "spatial": {"system": "spatial", "options": {"k": 2}, "data": PREPARED},
+    "spatial": {"system": "spatial", "options": {"k": 2}, "preparation": PREPARED},
     "nts_topk": {
         "system": "nts_topk",
         "view": {"scale": 1},
         "extraction": {"patch": 32},
         "features": {"name": "backbone", "model": "resnet18"},
         "scorer": {"name": "proposals", "squeeze_excitation": 32},
-        "data": {"resize": (96, 96)},
+        "preparation": {"resize": (96, 96)},
     },
 }
 
 
-@pytest.fixture(scope="module")
-def make_run(spots, tmp_path_factory) -> Callable[..., Path]:
-    return lambda **changes: make_tiny_run(tmp_path_factory.mktemp("runs"), spots, **changes)
+def told(prediction: Prediction) -> dict:
+    """What the line of an image says, without the time."""
+    return as_tree(prediction) | {"milliseconds": None}
 
 
 @pytest.fixture
@@ -56,22 +57,23 @@ def image(spots) -> Path:
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_it_says_what_the_evaluation_says(make_run, name):
+def test_it_says_what_the_evaluation_says(make_run, spots, name):
     run = make_run(**SYSTEMS[name])
-    evaluate(run)
-    predictor = Predictor(run, device="cpu")
-    with (run / "evaluation" / "test.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 4
-    for row in rows:
-        prediction = predictor(row["image"])
-        assert prediction.label == row["predicted"]
-        expected = [float(row[f"p:{name}"]) for name in predictor.classes]
+    predictor, model = Predictor(run, device="cpu"), load_model(run / "best")
+    dataset = ImageDataset(load(spots).split("test"), preparation=model.config.preparation)
+    assert len(dataset) == 4
+    for number, record in enumerate(dataset.records.records):
+        sample = dataset[number]
+        streamed = model.config.preparation.stream
+        batch = collate_sources([sample], scale=0.25) if streamed else collate([sample])
+        expected = predict_batch(model, batch).logits[0].softmax(0)
+        prediction = predictor(record.image)
+        assert prediction.label == predictor.classes[int(expected.argmax())]
         np.testing.assert_allclose([*prediction.probabilities.values()], expected, atol=2e-6)
 
 
 def test_boxes_of_a_prepared_image_lie_where_their_pixels_come_from(make_run, image):
-    run = make_run(data=PREPARED)
+    run = make_run(preparation=PREPARED)
     prediction = Predictor(run, device="cpu")(image)
     assert prediction.size == (80, 80)
     pixels = torch.from_numpy(read_pixels(image)).permute(2, 0, 1)[None]
@@ -93,39 +95,44 @@ def test_boxes_of_a_prepared_image_lie_where_their_pixels_come_from(make_run, im
 def test_systems_tell_what_they_have(make_run, image):
     assert Predictor(make_run(system="cnn"), device="cpu")(image).boxes == ()
     assert Predictor(make_run(system="majority"), device="cpu")(image).probabilities == {"across": 0.5, "along": 0.5}
-    assert Predictor(make_run(selection={"name": "exhaustive"}, data={"resize": (64, 64)}))(image).boxes == ()
+    assert Predictor(make_run(selection={"name": "exhaustive"}))(image).boxes == ()
     glimpses = Predictor(make_run(system="spatial", options={"k": 2}), device="cpu")(image).boxes
     assert [box.score for box in glimpses] == [None, None]
 
 
-@pytest.mark.parametrize("data", [{}, PREPARED], ids=["plain", "prepared"])
-def test_every_form_of_an_image_gives_the_same_answer(make_run, image, data):
-    predictor = Predictor(make_run(data=data), device="cpu")
+@pytest.mark.parametrize("preparation", [{}, PREPARED], ids=["plain", "prepared"])
+def test_every_form_of_an_image_gives_the_same_answer(make_run, image, preparation):
+    predictor = Predictor(make_run(preparation=preparation), device="cpu")
     picture = Image.open(image)
     array = np.array(picture)
     pixels = torch.from_numpy(array).permute(2, 0, 1)
     forms = [str(image), picture, array, array / 255, pixels, pixels / 255, open_image(image), open_image(pixels)]
     expected = predictor(image)
     for form in forms:
-        assert predictor(form)[:4] == expected[:4]
+        assert told(predictor(form)) == told(expected)
 
 
-def test_a_folder_of_the_model_alone_prepares_nothing_but_one_in_a_run_does(make_run, image, tmp_path):
-    run = make_run(data=PREPARED)
-    load_model(run / "best").save_pretrained(tmp_path / "alone")
-    alone, inside, whole = (Predictor(folder, device="cpu") for folder in (tmp_path / "alone", run / "best", run))
-    assert inside(image)[:4] == whole(image)[:4]
-    assert alone(image).probabilities != whole(image).probabilities
-    with torch.no_grad():
-        plain = load_model(run / "best")(open_image(image).regions(torch.tensor([[0, 0, 80, 80]]))).logits[0]
-    np.testing.assert_allclose([*alone(image).probabilities.values()], plain.softmax(0), atol=1e-6)
+@pytest.mark.parametrize("name", ["resized and cropped", "streamed", "spatial"])
+def test_a_model_prepares_images_wherever_its_folder_is(make_run, image, tmp_path, name):
+    run = make_run(**SYSTEMS[name])
+    shutil.copytree(run / "best", tmp_path / "elsewhere")
+    expected = told(Predictor(run, device="cpu")(image))
+    for model in (run / "best", tmp_path / "elsewhere", load_model(run / "best")):
+        assert told(Predictor(model, device="cpu")(image)) == expected
 
 
-def test_classes_without_names_are_numbered(run, tmp_path, image):
-    model = load_model(run / "best")
-    model.config = model.config.__class__(**vars(model.config) | {"classes": ()})
-    model.save_pretrained(tmp_path)
-    assert list(Predictor(tmp_path, device="cpu")(image).probabilities) == ["0", "1"]
+def test_a_model_that_is_given_is_left_as_it_was(run, image):
+    model = load_model(run / "best").train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    Predictor(model, device="cpu")(image)
+    assert model.training
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert_close(model.state_dict(), before, atol=0, rtol=0)
+
+
+def test_classes_without_names_are_numbered(run, image):
+    model = build_model(replace(load_model(run / "best").config, classes=()))
+    assert list(Predictor(model, device="cpu")(image).probabilities) == ["0", "1"]
 
 
 def test_a_photo_that_lies_on_its_side_is_turned(run, image, tmp_path):
@@ -137,8 +144,8 @@ def test_a_photo_that_lies_on_its_side_is_turned(run, image, tmp_path):
     predictor = Predictor(run, device="cpu")
     turned = predictor(tmp_path / "turned.png")
     assert turned.size == (60, 80)
-    assert turned[:4] == predictor(tmp_path / "upright.png")[:4]
-    assert turned[:4] == predictor(Image.open(tmp_path / "turned.png"))[:4]
+    assert told(turned) == told(predictor(tmp_path / "upright.png"))
+    assert told(turned) == told(predictor(Image.open(tmp_path / "turned.png")))
 
 
 def write_pyramid(path: Path, pixels: np.ndarray) -> None:
@@ -169,7 +176,7 @@ def test_a_slide_is_read_by_parts(run, slide, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["cnn", "ips", "with positions", "cropped", "resized"])
-def test_a_slide_goes_whole_to_a_model_that_cannot_read_parts(make_run, slide, name):
+def test_a_slide_is_answered_by_every_model(make_run, slide, name):
     predictor = Predictor(make_run(**SYSTEMS[name]), device="cpu")
     by_slide, by_pixels = predictor(slide), predictor(read_pixels(slide))
     assert by_slide.size == (128, 160)
@@ -177,7 +184,7 @@ def test_a_slide_goes_whole_to_a_model_that_cannot_read_parts(make_run, slide, n
 
 
 def test_a_slide_too_large_for_a_model_that_needs_it_whole_is_refused(make_run, slide):
-    predictor = Predictor(make_run(system="cnn"), device="cpu", max_pixels=1000)
+    predictor = Predictor(make_run(positions=True), device="cpu", max_pixels=1000)
     with pytest.raises(ValueError, match="128×160 is 0 megapixels, and this model needs the whole image"):
         predictor(slide)
 
@@ -195,33 +202,35 @@ def test_a_large_ordinary_file_is_read_by_parts_too(run, image, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["patch_selection", "resized and cropped", "spatial", "cnn", "exhaustive"])
-def test_a_look_has_the_boxes_of_the_answer(make_run, image, name):
+def test_crops_and_picture_come_with_the_prediction_if_asked_for(make_run, image, name):
     predictor = Predictor(make_run(**SYSTEMS[name]), device="cpu")
-    prediction, (look, probability) = predictor(image), predictor.look(image)
-    assert look.size == prediction.size
-    assert [tuple(box) for box in look.boxes.tolist()] == [box[:4] for box in prediction.boxes]
-    np.testing.assert_allclose(probability, [*prediction.probabilities.values()], atol=1e-6)
-    assert len(look.crops) == len(prediction.boxes)
+    plain, whole = predictor(image), predictor(image, crops=True, picture=True)
+    assert told(plain) == told(whole)
+    assert (len(plain.look.crops), plain.look.picture.size) == (0, 0)
+    assert len(whole.look.crops) == len(whole.boxes)
+    np.testing.assert_array_equal(whole.look.picture, read_pixels(image))  # not as the model saw it
 
 
-def test_a_look_at_a_slide_has_its_own_pixels(run, slide):
-    look = Predictor(run, device="cpu").look(slide).look
-    padded = np.pad(read_pixels(slide), ((50, 50), (50, 50), (0, 0)))
-    for crop, (left, top, right, bottom) in zip(look.crops, look.boxes + 50, strict=True):
-        np.testing.assert_array_equal(crop, padded[top:bottom, left:right])
-    np.testing.assert_array_equal(look.image, read_pixels(slide))
+@pytest.mark.parametrize("name", ["patch_selection", "resized"])
+def test_a_look_at_a_slide_has_its_own_pixels(make_run, slide, name):
+    look = Predictor(make_run(**SYSTEMS[name]), device="cpu")(slide, crops=True, picture=True).look
+    np.testing.assert_array_equal(look.picture, read_pixels(slide))
+    if name == "patch_selection":
+        padded = np.pad(read_pixels(slide), ((50, 50), (50, 50), (0, 0)))
+        for crop, (left, top, right, bottom) in zip(look.crops, look.boxes + 50, strict=True):
+            np.testing.assert_array_equal(crop, padded[top:bottom, left:right])
 
 
 def test_a_look_through_a_crop_is_moved_to_the_whole_image(make_run, image):
-    run = make_run(data={"augmentation": CROP})
-    pixels = torch.from_numpy(read_pixels(image)).permute(2, 0, 1)
-    inner = look_at(load_model(run / "best"), pixels[:, 20:60, 16:64]).look
-    outer = Predictor(run, device="cpu").look(image).look
+    run = make_run(preparation={"crop": (40, 48)})
+    seen = torch.from_numpy(read_pixels(image)).permute(2, 0, 1)[None, :, 20:60, 16:64] / 255
+    inner = look_at(load_model(run / "best")(seen), size=(40, 48), seen=seen)
+    outer = Predictor(run, device="cpu")(image, crops=True, picture=True).look
     corner = np.array([16, 20, 16, 20])
     np.testing.assert_array_equal(outer.boxes, inner.boxes + corner)
     np.testing.assert_allclose(outer.extent, inner.extent + corner)
     np.testing.assert_array_equal(outer.crops, inner.crops)
-    assert outer.image.shape == (80, 80, 3)
+    assert outer.picture.shape == (80, 80, 3)
 
 
 @pytest.mark.parametrize(

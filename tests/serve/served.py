@@ -39,10 +39,10 @@ class WaitingPredictor(Predictor):
         super().__init__(*args, **options)
         self.begun, self.go = threading.Event(), threading.Event()
 
-    def look(self, *args: Any, **options: Any) -> Any:
+    def answer(self, *args: Any, **options: Any) -> Any:
         self.begun.set()
         assert self.go.wait(20)
-        return super().look(*args, **options)
+        return super().answer(*args, **options)
 
 
 def scene(height: int = 96, width: int = 128, seed: int = 0) -> np.ndarray:

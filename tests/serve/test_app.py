@@ -10,7 +10,8 @@ import pytest
 from fastapi.testclient import TestClient
 from served import CLASSES, as_pixels, as_png, as_pyramid, scene
 
-from saccade.predict import Predictor
+from saccade.images.decode import read_pixels
+from saccade.predict import Predictor, reading
 from saccade.serve import Limits, create_app
 
 LIMITS = Limits(max_bytes=1_000_000, max_pixels=200_000, max_slide_pixels=1_000_000, timeout_s=20)
@@ -33,16 +34,25 @@ def send(client: TestClient, data: bytes, name: str = "photo.png", **options):
 
 def test_answer_is_what_the_predictor_saw(client, predictor):
     pixels = scene()
-    look, probability = predictor.look(pixels)
+    prediction = predictor(pixels)
     answer = send(client, as_png(pixels)).json()
-    assert answer["probabilities"] == pytest.approx(dict(zip(CLASSES, probability.tolist(), strict=True)))
-    assert answer["label"] == CLASSES[int(probability.argmax())]
+    assert answer["probabilities"] == pytest.approx(prediction.probabilities, rel=1e-5)
+    assert answer["label"] == prediction.label
     assert answer["size"] == [96, 128]
     edges = [[box[side] for side in ("left", "top", "right", "bottom")] for box in answer["boxes"]]
-    assert edges == look.boxes.tolist()
-    assert [box["score"] for box in answer["boxes"]] == pytest.approx(look.values.tolist())
-    np.testing.assert_allclose(answer["scores"]["values"], look.scores, atol=1e-4)
-    assert answer["scores"]["extent"] == list(look.extent)
+    assert edges == prediction.look.boxes.tolist()
+    assert [box["score"] for box in answer["boxes"]] == pytest.approx(prediction.look.box_scores.tolist(), rel=1e-5)
+    np.testing.assert_allclose(answer["scores"]["values"], prediction.look.scores, atol=1e-4)
+    assert answer["scores"]["extent"] == list(prediction.look.extent)
+
+
+def test_the_file_is_decoded_once_and_looked_at_once(predictor, monkeypatch):
+    decoded, looked, answer = [], [], predictor.answer
+    monkeypatch.setattr(reading, "read_pixels", lambda path, **limit: decoded.append(path) or read_pixels(path, **limit))
+    monkeypatch.setattr(predictor, "answer", lambda images, **wishes: looked.extend(images) or answer(images, **wishes))
+    with open_client(predictor) as client:
+        assert len(send(client, as_png(scene())).json()["crops"]) == 3
+    assert (len(decoded), len(looked)) == (1, 1)
 
 
 def test_crops_are_the_pixels_in_the_boxes(client):

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import httpx
-import numpy as np
 import pytest
 import torch
 from served import WaitingPredictor, as_png, as_pyramid, scene
 
 from saccade.images import SlideImage
 from saccade.images.pyramid import KEPT_BYTES
-from saccade.predict import Predictor
+from saccade.looking import Look
+from saccade.predict import Prediction, Predictor
 from saccade.serve import Limits, create_app
 from saccade.serve.service import Service
 from saccade.serve.store import MAX_BYTES, Kept, Store
@@ -83,7 +83,7 @@ def test_upload_that_stops_arriving_is_given_up(predictor):
 
     async def story(client: httpx.AsyncClient, service: Service) -> None:
         assert (await client.post("/api/predict", content=stalls(), headers=FORM)).status_code == 408
-        assert service.desk.taken == 0
+        assert service.queue.taken == 0
 
     with_client(predictor, Limits(timeout_s=0.2), story)
 
@@ -92,7 +92,7 @@ def test_requests_beyond_the_queue_are_refused(waiting):
     async def story(client: httpx.AsyncClient, service: Service) -> None:
         two = [asyncio.ensure_future(post(client)) for _ in range(2)]
         await asyncio.to_thread(waiting.begun.wait, 10)
-        while service.desk.taken < 2:
+        while service.queue.taken < 2:
             await asyncio.sleep(0.01)
         third = await post(client)
         assert third.status_code == 503
@@ -108,11 +108,11 @@ def test_requests_beyond_the_queue_are_refused(waiting):
 def test_late_answers_are_thrown_away_and_their_place_stays_taken(waiting):
     async def story(client: httpx.AsyncClient, service: Service) -> None:
         assert (await post(client)).status_code == 504
-        assert service.desk.taken == 1  # a thread cannot be stopped
+        assert service.queue.taken == 1  # a thread cannot be stopped
         assert (await post(client)).status_code == 503
         assert not list(service.store.new_path().parent.iterdir())
         waiting.go.set()
-        while service.desk.taken:
+        while service.queue.taken:
             await asyncio.sleep(0.01)
         assert not service.store._kept
         assert (await post(client)).status_code == 200
@@ -125,18 +125,18 @@ def test_late_answers_are_thrown_away_and_their_place_stays_taken(waiting):
     [(torch.OutOfMemoryError("CUDA"), 503), (MemoryError(), 503), (OSError("too large"), 422), (KeyError("bug"), 500)],
 )
 def test_failure_of_the_model_is_said_and_leaves_nothing_behind(waiting, monkeypatch, error, status):
-    def fail(image: object) -> None:
+    def fail(*args: object, **options: object) -> None:
         raise error
 
     async def story(client: httpx.AsyncClient, service: Service) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(waiting, "look", fail)
+            patch.setattr(waiting, "answer", fail)
             response = await post(client)
         assert response.status_code == status
         assert set(response.json()) == {"detail"}
         assert ("Retry-After" in response.headers) == (status == 503)
         assert "default-src 'none'" in response.headers["Content-Security-Policy"]
-        assert service.desk.taken == 0
+        assert service.queue.taken == 0
         assert not list(service.store.new_path().parent.iterdir())
         waiting.go.set()
         assert (await post(client)).status_code == 200
@@ -161,9 +161,9 @@ def test_tile_without_memory_can_be_asked_for_again(predictor, monkeypatch):
 
 def test_slides_are_kept_within_the_memory_bound(tmp_path):
     (tmp_path / "slide").write_bytes(as_pyramid(scene(256, 256)))
-    slide, crops = SlideTiles(SlideImage(tmp_path / "slide")), np.zeros((0, 8, 8, 3), np.uint8)
+    slide, prediction = SlideTiles(SlideImage(tmp_path / "slide")), Prediction("cat", {}, Look((256, 256)), 0.0)
     store = Store(Limits(kept=100))
     for number in range(20):
-        store.add(Kept(slide, crops, tmp_path / str(number)))
+        store.add(Kept(slide, prediction, tmp_path / str(number)))
     assert len(store._kept) == MAX_BYTES // KEPT_BYTES  # each may cache that much
     store.close()

@@ -14,14 +14,13 @@ from saccade.building import load_model
 from saccade.config import Stages
 from saccade.data.dataset import collate_sources, unit_range
 from saccade.data.records import DataError
-from saccade.export.parity import find_images
 from saccade.extraction import Grid
 from saccade.images import Sources, bands, decode, make_view, open_image
 from saccade.images.decode import BadImage
 from saccade.runs import RunFolder
 from saccade.training.batches import open_records, open_split, training_loader
 from saccade.training.callbacks import Panels
-from saccade.training.recipe import DataOptions, Guide, Recipe, WarmUp, dump_recipe
+from saccade.training.recipe import DataOptions, Guide, Recipe, WarmUp
 from saccade.training.run import evaluate, train
 from saccade.training.warm_up import missing_detail
 from tests.tiny import make_spots, tiny_recipe
@@ -172,8 +171,3 @@ def test_an_image_that_is_gone_is_named(tmp_path):
     (tmp_path / "images" / "000.png").unlink()
     with pytest.raises(BadImage, match=r"000\.png: no such file"):
         dataset[0]
-
-
-def test_an_export_is_checked_on_random_images(pyramids, tmp_path):
-    (tmp_path / "recipe.yaml").write_text(dump_recipe(streaming(pyramids)))
-    assert "random images" in find_images(tmp_path, None, image_size=(64, 64)).source

@@ -42,6 +42,8 @@ class NonMaximumTopK(nn.Module, Selector):
     Slots come best first, not in index order: the part that a slot of NTS-Net's classifier sees is the k-th best.
     """
 
+    k: int
+
     def __init__(self, k: int = 4, *, proposals: int = 6, iou: float = 0.25):
         super().__init__()
         if not 1 <= k <= proposals:

@@ -48,13 +48,12 @@ class NTSNet(Trunk):
         margin: float = 1.0,
     ) -> Float[Tensor, ""]:
         """Three cross-entropies and the ranking of the proposals."""
-        part_logits = self.part_prediction(output.features)  # B M L
+        choice = output.choice
+        part_logits = self.part_prediction(choice.features)  # B M L
         confidence = part_logits.log_softmax(dim=2)
         part_losses = -confidence.take_along_dim(label[:, None, None], dim=2)[..., 0]  # B M
-        assert output.raw_scores is not None
-        assert output.selection is not None
-        proposed = output.raw_scores.gather(1, output.selection.index)  # B M
-        answers = output.logits, self.image_prediction(output.context), part_logits
+        proposed = choice.raw_scores.gather(1, choice.selection.index)  # B M
+        answers = output.logits, self.image_prediction(choice.context), part_logits
         ranking = ranking_loss(proposed, part_losses, margin=margin)
         return cross_entropies(*answers, label, class_weight=class_weight) + ranking
 

@@ -43,14 +43,13 @@ class NTSTopK(Trunk):
         mixture_coefficient: float = 0.0,
     ) -> Float[Tensor, ""]:
         """Three cross-entropies minus an entropy bonus, and `mixture_loss` of the parts on request."""
-        assert output.raw_scores is not None
-        assert output.selection is not None
-        part_logits = self.part_prediction(output.features)  # B K L
-        answers = output.logits, self.image_prediction(output.context), part_logits
-        losses = cross_entropies(*answers, label, share=output.selection.share, class_weight=class_weight)
-        loss = losses - entropy_coefficient * score_entropy(output.raw_scores)
+        choice = output.choice
+        part_logits = self.part_prediction(choice.features)  # B K L
+        answers = output.logits, self.image_prediction(choice.context), part_logits
+        losses = cross_entropies(*answers, label, share=choice.selection.share, class_weight=class_weight)
+        loss = losses - entropy_coefficient * score_entropy(choice.raw_scores)
         if mixture_coefficient:
-            slot_scores = output.selection.detach().look_up(output.raw_scores)  # B K
+            slot_scores = choice.selection.detach().look_up(choice.raw_scores)  # B K
             mixture = mixture_loss(part_logits, slot_scores, label, class_weight=class_weight)
             loss = loss + mixture_coefficient * mixture
         return loss

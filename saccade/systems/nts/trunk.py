@@ -46,6 +46,7 @@ class Trunk(System):
     selection: Selector
     extraction: AnchorExtraction
     aggregation: Aggregator
+    scorer: ProposalScorer
 
     def __init__(self, config: ModelConfig, selections: Mapping[str, Any] | None = None):
         super().__init__(config)

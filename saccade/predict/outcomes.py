@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from saccade.looking import Look
+
 
 class Box(NamedTuple):
     """A place the model looked at closely, in pixels of the image as it came; right and bottom are exclusive.
@@ -18,22 +20,31 @@ class Box(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """The answer for one image.
+    """What the model says of one image, and where it looked.
 
     probabilities: of every class, in the order of the model.
-    boxes:         where it looked, best first; none for a system that looks everywhere.
-    size:          height and width of the image as it came.
+    look:          where it looked; its crops and picture are empty unless they were asked for.
     milliseconds:  reading and answering; images answered together share the time of the model.
     """
 
     label: str
     probabilities: dict[str, float]
-    boxes: tuple[Box, ...]
-    size: tuple[int, int]
+    look: Look
     milliseconds: float
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """Where it looked, best first; none for a system that looks everywhere."""
+        scores = self.look.box_scores.tolist() or [None] * len(self.look.boxes)
+        return tuple(Box(*box, score=score) for box, score in zip(self.look.boxes.tolist(), scores, strict=True))
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the image as it came."""
+        return self.look.size
 
 
 class Failure(NamedTuple):
-    """Why there is no answer for an image."""
+    """Why there is no prediction for an image."""
 
     error: str

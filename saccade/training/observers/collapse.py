@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.trainer.states import TrainerFn
 
+from saccade.evaluation import Predictions
 from saccade.runs import RunFolder
 from saccade.runs.step_tables import TrainingWarning
-from saccade.training.callbacks.snapshot import Snapshot, find_places, take_snapshot
+from saccade.training.learner import Learned, Learner
+from saccade.training.observers.snapshot import Snapshot, find_places, take_snapshot
 
 log = logging.getLogger("saccade")
 
@@ -92,8 +92,8 @@ RULES = {
         lambda s: s.entropy < 0.1 and s.fails and (s.guesses or s.hit_rate < 0.5),
         lambda s: (
             f"the scorer is sure of one place in each image (relative entropy {s.entropy:.2f}), and it is the wrong "
-            f"one{_hits(s)}. Other places get no gradient any more. Try a larger loss.entropy_coefficient, a lower "
-            "optimizer.scorer_lr or scorer_start, warm_up.steps 300, or more noise where the selection has any "
+            f"one{_hits(s)}. Other places get no gradient any more. Try a larger training.loss.entropy_coefficient, a lower "
+            "training.scorer.rate or start, training.label_free.steps 300, or more noise where the selection has any "
             "(model.selection.sigma)."
         ),
     ),
@@ -107,8 +107,8 @@ RULES = {
         lambda s: s.entropy > 0.99 and s.guesses and s.fails,
         lambda s: (
             f"after {s.progress:.0%} of the steps all places still score the same (relative entropy {s.entropy:.3f}) "
-            f"and answers are guesses{_hits(s)}. The scorer has not learnt where to look. Try warm_up.steps 300, a "
-            "smaller loss.entropy_coefficient, a higher optimizer.scorer_lr, or a larger model.view.scale if the view "
+            f"and answers are guesses{_hits(s)}. The scorer has not learnt where to look. Try training.label_free.steps 300, a "
+            "smaller training.loss.entropy_coefficient, a higher training.scorer.rate, or a larger model.view.scale if the view "
             "is too small to show what matters."
         ),
     ),
@@ -120,8 +120,8 @@ RULES = {
         lambda s: s.guesses and s.fails and not math.isnan(s.entropy),
         lambda s: (
             f"after {s.progress:.0%} of the steps answers are still, or again, no better than guesses{_hits(s)}. The "
-            "report shows where the model looks. Try warm_up.steps 300, guide.share 0.7 or a lower "
-            "optimizer.scorer_lr if that is the wrong place; balanced true, a higher optimizer.lr or more steps if it "
+            "report shows where the model looks. Try training.name guided_by_detail or a lower "
+            "training.scorer.rate if that is the wrong place; training.evenly true, a higher optimizer.lr or more steps if it "
             "is the right one."
         ),
     ),
@@ -132,7 +132,7 @@ RULES = {
         lambda s: s.agreement > 0.95 and s.by_chance < 0.5 and s.fails,
         lambda s: (
             f"the chosen patches are the same for every image: on average {s.agreement:.0%} of the images share a "
-            f"place{_hits(s)}. Try warm_up.steps 300, a lower optimizer.scorer_lr, a data.augmentation that shifts, or "
+            f"place{_hits(s)}. Try training.label_free.steps 300, a lower training.scorer.rate, a data.augmentation that shifts, or "
             "more noise where the selection has any (model.selection.sigma)."
         ),
     ),
@@ -143,7 +143,7 @@ RULES = {
         lambda s: s.at_edge > 0.75 and s.edge_by_chance < s.at_edge / 2 and s.fails,
         lambda s: (
             f"{s.at_edge:.0%} of the chosen patches hug an edge of the image, where {s.edge_by_chance:.0%} of the "
-            f"candidates are{_hits(s)}. Try warm_up.steps 300, a data.augmentation that shifts, model.extraction."
+            f"candidates are{_hits(s)}. Try training.label_free.steps 300, a data.augmentation that shifts, model.extraction."
             "geometry aligned, and see whether the images have a frame that could be cropped."
         ),
     ),
@@ -154,18 +154,18 @@ RULES = {
         lambda s: s.gradient < 1e-3 and s.sigma > 0.25 and s.fails,
         lambda s: (
             f"the scorer's gradient has vanished ({s.gradient:.1e} of what it was at first) before it learnt where to "
-            f"look{_hits(s)}. Try a larger model.selection.sigma, a larger loss.entropy_coefficient, or a lower "
-            "optimizer.scorer_lr."
+            f"look{_hits(s)}. Try a larger model.selection.sigma, a larger training.loss.entropy_coefficient, or a lower "
+            "training.scorer.rate."
         ),
     ),
 }
 
 
-class CollapseWatch(Callback):
-    """Looks at every validation, says what is wrong once until it has gone away, and notes it in `warnings.csv`."""
+class CollapseWatch:
+    """Looks at every validation, says what is wrong once until it has gone away, and notes it in the run folder."""
 
-    def __init__(self, folder: RunFolder):
-        self.folder = folder
+    def __init__(self, files: RunFolder, learner: Learner):
+        self.files, self.learner = files, learner
         self.history: list[Snapshot] = []
         self.active: set[str] = set()
         self._early: list[float] = []  # the scorer's mean gradient norms at the first validations
@@ -189,17 +189,17 @@ class CollapseWatch(Callback):
         self._early = list(state_dict["early"])
         self._norms, self._finite = list(state_dict["norms"]), state_dict["finite"]
 
-    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """What was noted after the step from which the run goes on will be found again."""
-        if trainer.is_global_zero:
-            self.folder.open_warnings(step=trainer.global_step)
+    def begin(self, step: int) -> None:
+        """What was noted after the step from which the run resumes will be found again."""
+        self.warnings = self.files.open_warnings(step=step)
 
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: Any, optimizer: Any) -> None:
-        """The scorer's gradient, before it is clipped; not in steps whose loss does not reach it, as planned."""
-        out_of_reach = pl_module.guided and not pl_module.recipe.loss.get("mixture_coefficient")
-        if pl_module.sigma is None or pl_module.warming_up or out_of_reach:
+    def before_clipping(self, step: int) -> None:
+        """The scorer's gradient, as it came; not in steps whose loss does not reach it, as planned."""
+        phase = self.learner.plan.at(step)
+        out_of_reach = phase.guided and not phase.loss.get("mixture_coefficient")
+        if self.learner.full_sigma is None or not phase.labeled or out_of_reach:
             return
-        gradients = [p.grad.detach() for p in pl_module.model.scorer.parameters() if p.grad is not None]
+        gradients = [p.grad.detach() for p in self.learner.model.scorer.parameters() if p.grad is not None]
         if gradients:
             norm = torch.nn.utils.get_total_norm(gradients)
             # 16-mixed tries scales that overflow, and leaves such steps out. A tensor: nothing waits for a GPU here.
@@ -207,36 +207,32 @@ class CollapseWatch(Callback):
             self._norms[0] = self._norms[0] + torch.where(counts, norm, 0.0)
             self._norms[1] = self._norms[1] + counts
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def after(self, step: int, learned: Learned) -> None:
         """A loss that is not finite is told at once: the next step may fail on the scores."""
-        if not bool(torch.isfinite(outputs["loss"]).all()):
+        if not bool(torch.isfinite(learned.loss).all()):
             self._finite = False
-            self._tell(trainer, [NOT_FINITE])
+            self._tell(step, [NOT_FINITE])
 
-    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
-        """Add a snapshot and look at all of them. Not in the warm-up, where no label has been used."""
-        if trainer.sanity_checking or trainer.state.fn != TrainerFn.FITTING or pl_module.main_step <= 0:
+    def validated(self, step: int, predictions: Predictions, classes: Sequence[str]) -> None:
+        """Add a snapshot and look at all of them. Not before the first label."""
+        if self.learner.plan.labeled_step(step) <= 0:
             return
-        self.history.append(self._snapshot(pl_module))
+        self.history.append(self._snapshot(step, predictions, classes))
         del self.history[:-KEPT]
         self._norms, self._finite = [0.0, 0], True
         findings = examine(self.history)
         self.active &= {finding.kind for finding in findings}
-        self._tell(trainer, findings)
+        self._tell(step, findings)
 
-    def _snapshot(self, task: Any) -> Snapshot:
-        facts: dict[str, Any] = {}
-        if hasattr(getattr(task.model, "selection", None), "k"):  # some of the candidates are chosen
-            size = task.model.config.image_size  # images of other sizes are taken to be like it
-            facts["places"] = find_places(task.model.grid(size), size)
-        if task.sigma is not None:
-            facts |= {"gradient": self._relative_gradient(), "sigma": task.sigma / task.full_sigma}
+    def _snapshot(self, step: int, predictions: Predictions, classes: Sequence[str]) -> Snapshot:
+        learner, facts = self.learner, {}
+        if learner.chooses:
+            size = learner.model.config.image_size  # images of other sizes are taken to be like it
+            facts["places"] = find_places(learner.model.grid(size), size)
+        if (sigma := learner.sigma(step)) is not None and learner.full_sigma:
+            facts |= {"gradient": self._relative_gradient(), "sigma": sigma / learner.full_sigma}
         return take_snapshot(
-            task.predictions,
-            classes=task.data["val"].records.classes,
-            progress=task.main_step / task.recipe.steps,
-            finite=self._finite,
-            **facts,
+            predictions, classes=classes, progress=learner.plan.progress(step), finite=self._finite, **facts
         )
 
     def _relative_gradient(self) -> float:
@@ -248,12 +244,9 @@ class CollapseWatch(Callback):
             self._early.append(norm)
         return norm / max(self._early) if max(self._early) > 0 else 0.0
 
-    def _tell(self, trainer: Trainer, findings: Sequence[Finding]) -> None:
+    def _tell(self, step: int, findings: Sequence[Finding]) -> None:
         news = [finding for finding in findings if finding.kind not in self.active]
         self.active |= {finding.kind for finding in news}
-        if not trainer.is_global_zero:
-            return
-        for finding in news:
-            log.warning("step %d, %s: %s", trainer.global_step, finding.kind, finding.message)
-            warning = TrainingWarning(trainer.global_step, *finding)
-            self.folder.open_warnings(step=trainer.global_step).add(warning)
+        for finding in news if self.files.writes else ():
+            log.warning("step %d, %s: %s", step, finding.kind, finding.message)
+            self.warnings.add(TrainingWarning(step, *finding))

@@ -7,7 +7,7 @@ learns to predict, from the view alone, the squared residual image − upsampled
     for image in images:
         view = model.view(image)
         target = missing_detail(image, view, model.grid(image.shape[-2:]))
-        warm_up_loss(model.scorer(view).scores, target).backward()
+        label_free_loss(model.scorer(view).scores, target).backward()
 
 One spot in a very large image is learnt faster with `focus`, which asks only where most detail is missing.
 
@@ -109,7 +109,7 @@ def _middle(grid: Grid) -> Grid:
     return Grid(grid.top_px + height // 4, grid.left_px + width // 4, (height - height // 2, width - width // 2))
 
 
-def warm_up_loss(
+def label_free_loss(
     raw_scores: Float[Tensor, "B N"], target: Float[Tensor, "B N"], *, focus: float = 0.0
 ) -> Float[Tensor, ""]:
     """How far the scores are from telling where the target is high.
@@ -120,10 +120,10 @@ def warm_up_loss(
     among tens of thousands of candidates lies a hundred standard deviations above them: far for a score to grow,
     but only ten units on the scale of a softmax. With focus = 2 such a spot has about half of the shares.
 
-    >>> warm_up_loss(torch.tensor([[-1.0, 1.0]]), torch.tensor([[3.0, 7.0]]))
+    >>> label_free_loss(torch.tensor([[-1.0, 1.0]]), torch.tensor([[3.0, 7.0]]))
     tensor(0.)
     >>> target = torch.tensor([[1.0, 3.0]])
-    >>> warm_up_loss(2 * target.log(), target, focus=2.0)  # as low as it gets: the shares' entropy
+    >>> label_free_loss(2 * target.log(), target, focus=2.0)  # as low as it gets: the shares' entropy
     tensor(0.3251)
     """
     if focus:

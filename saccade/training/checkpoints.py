@@ -1,0 +1,97 @@
+"""What a run needs to resume: written whole or not at all, the last two kept, a damaged one passed over."""
+
+import logging
+import math
+import os
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from saccade.files import whole_file
+from saccade.runs import RunFolder
+from saccade.system import System
+
+log = logging.getLogger("saccade")
+
+KEPT = 2
+SMALLER_IS_BETTER = {"loss"}
+
+
+class Stateful(Protocol):
+    """What can be put into a checkpoint and back."""
+
+    def state_dict(self) -> Mapping[str, Any]: ...  # noqa: D102
+
+    def load_state_dict(self, state_dict: Any) -> Any: ...  # noqa: D102
+
+
+def save_checkpoint(folder: Path, step: int, parts: Mapping[str, Stateful]) -> None:
+    """Write what the parts were after `step` steps; older checkpoints than the last two go."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with whole_file(folder / f"{step:08d}.ckpt") as part, part.open("wb") as file:
+        torch.save({name: part.state_dict() for name, part in parts.items()}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    for old in sorted(folder.glob("*.ckpt"))[:-KEPT]:
+        old.unlink()
+
+
+def resume(folder: Path, parts: Mapping[str, Stateful]) -> int:
+    """Make the parts what they were at the newest checkpoint that can be read, and say after how many steps that was.
+
+    A damaged checkpoint is told of, and the one before it is taken; without any, the parts stay as they are.
+    """
+    for path in sorted(folder.glob("*.ckpt"), reverse=True):
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except (RuntimeError, OSError, EOFError, pickle.UnpicklingError) as error:
+            log.warning("%s cannot be read (%s): resuming from the one before it", path, str(error).splitlines()[0])
+            continue
+        for name, part in parts.items():
+            part.load_state_dict(state[name])
+        return int(path.stem)
+    return 0
+
+
+class BestModel:
+    """Keeps the best model and the last one.
+
+    best_by: the number of the validation that says which is the best; None takes the last one.
+    """
+
+    def __init__(self, files: RunFolder, best_by: str | None):
+        self.files = files
+        self.best_by = best_by
+        self.best: float | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best value so far."""
+        return {"best": self.best}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """The best value of the run that is resumed."""
+        self.best = state_dict["best"]
+
+    def keep(self, model: System, labeled_step: int, measures: Mapping[str, float]) -> None:
+        """Write the model of a validation as the last one, and as the best one if it is."""
+        value = self._value(labeled_step, measures)
+        # Weights that are lost still answer something, and may be right by chance.
+        sound = math.isfinite(value) and math.isfinite(measures["loss"])
+        # Of equals the later one: a few validation images are soon all answered right, long before training has ended.
+        if labeled_step > 0 and sound and (self.best is None or value >= self.best):
+            self.best = value
+            self._write(model, self.files.best)
+        self._write(model, self.files.last)
+
+    def _value(self, labeled_step: int, measures: Mapping[str, float]) -> float:
+        """How good the model is, the higher the better."""
+        if self.best_by is None:
+            return float(labeled_step)
+        return measures[self.best_by] * (-1 if self.best_by in SMALLER_IS_BETTER else 1)
+
+    def _write(self, model: System, folder: Path) -> None:
+        if self.files.writes:
+            model.save_pretrained(folder)

@@ -1,0 +1,85 @@
+"""What a model says of all images of a data set, shared among the processes, and how good that is."""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple
+
+from lightning.fabric import Fabric
+
+from saccade.data.dataset import Batch, ImageDataset
+from saccade.evaluation import Predictions, gather, measure, multiply_adds, peak_memory_mb, predict_batch
+from saccade.evaluation.tabulate import tabulate
+from saccade.images import view_size
+from saccade.module_modes import evaluating
+from saccade.runs import RunFolder
+from saccade.runs.run_facts import hardware
+from saccade.system import System
+from saccade.training.batches import evaluation_loader
+from saccade.training.recipe import Recipe
+
+
+class Evaluated(NamedTuple):
+    """A row per image, numbers over all of them, and how long an image of each batch took in this process."""
+
+    predictions: Predictions
+    measures: dict[str, float]
+    milliseconds: list[float]
+
+
+def run_through(
+    fabric: Fabric,
+    model: System,
+    dataset: ImageDataset,
+    recipe: Recipe,
+    *,
+    showing: Callable[[Collection[Batch]], Iterable[Batch]] = iter,
+) -> Evaluated:
+    """Ask the model about every image once; `showing` gives the batches as they are, and may show how far it is."""
+    parts, milliseconds = [], []
+    with evaluating(model), fabric.autocast():
+        loader: Any = evaluation_loader(dataset, recipe, rank=fabric.global_rank, world=fabric.world_size)
+        for batch in showing(loader):
+            batch = fabric.to_device(batch)
+            start = time.perf_counter()
+            part = predict_batch(model, batch)
+            parts.append(Predictions(*(column.cpu() for column in part)))  # which waits for a GPU, too
+            milliseconds.append(1000 * (time.perf_counter() - start) / len(batch.index))
+    predictions = gather(parts)
+    return Evaluated(predictions, measure(predictions), milliseconds)
+
+
+def save_evaluation(
+    evaluated: Evaluated, model: System, dataset: ImageDataset, files: RunFolder, name: str, *, accelerator: str
+) -> dict[str, Any]:
+    """Keep the predictions and the numbers over all of them in the run folder; the numbers are returned."""
+    summary = {
+        "split": name,
+        "images": len(dataset),
+        **evaluated.measures,
+        "milliseconds_per_image": (milliseconds := statistics.median(evaluated.milliseconds or [math.nan])),
+        "images_per_second": 1000 / milliseconds,
+        "peak_memory_mb": peak_memory_mb(),
+        "hardware": hardware(accelerator),
+        "pixels": pixels(model),
+        "multiply_adds": multiply_adds(model, model.config.image_size, model.config.channels),
+    }
+    files.write_evaluation(name, tabulate(evaluated.predictions, dataset.records), summary)
+    return summary
+
+
+def pixels(model: Any) -> dict[str, int]:
+    """How many there are in an image of the size the model was made for, in its view, and in the patches that the
+    feature network sees: the chosen ones, or all of them.
+    """
+    height, width = model.config.image_size
+    seen = {"image": height * width}
+    if model.view is not None:
+        view_height, view_width = view_size((height, width), model.view.scale)
+        seen["view"] = view_height * view_width
+    if model.extraction is not None:
+        slots = getattr(model.selection or model, "k", None) or model.grid((height, width)).num_candidates
+        slots += getattr(model.extraction, "glance", False)
+        seen["patches"] = slots * model.extraction.patch[0] * model.extraction.patch[1]
+    return seen

@@ -1,0 +1,121 @@
+"""What is learned from a batch at a step: the loss of the step's phase, for any system.
+
+A `Learner` is a module around the model so that several processes share the gradient of everything a step does, not
+only of a call of the model. A step is a function of (seed, step, process): the loop seeds it, and here σ and the way
+patches are chosen depend on nothing but the step.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from saccade.data.augment import build_augmentation
+from saccade.data.dataset import Batch, ImageDataset, unit_range
+from saccade.model import PatchSelectionModel
+from saccade.options import check_options, read_options
+from saccade.selection import linear_decay
+from saccade.system import System
+from saccade.training.choosing import CHOOSERS, Images, Sizes, detail_of
+from saccade.training.label_free import label_free_loss
+from saccade.training.phases import Phase
+from saccade.training.recipe import Recipe
+
+
+class Learned(NamedTuple):
+    """The loss of a batch and the share of right answers, which there are none of in label-free steps."""
+
+    loss: Float[Tensor, ""]
+    accuracy: Float[Tensor, ""] | None = None
+
+
+class Learner(nn.Module):
+    """Learns as `recipe` says from batches of `train`."""
+
+    def __init__(self, model: System, recipe: Recipe, train: ImageDataset):
+        super().__init__()
+        _check_model(model, recipe)
+        if recipe.model.preparation.stream:
+            _check_streaming(recipe)
+        self.model: Any = model.to(memory_format=torch.channels_last)
+        self.recipe, self.plan = recipe, recipe.plan
+        self.augmentation = build_augmentation(recipe.data.augmentation, crop=recipe.model.preparation.crop)
+        self.full_sigma: float | None = self.model.selection and self.model.selection.sigma
+        weight = class_weight(train) if recipe.class_weights else None
+        self.register_buffer("class_weight", weight, persistent=False)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the model prefers some places to others."""
+        return self.model.selection is not None and self.model.selection.k is not None
+
+    def sigma(self, step: int) -> float | None:
+        """The noise of the selection at a step; None where there is none."""
+        if self.full_sigma is None or self.plan.at(step).sigma == "constant":
+            return self.full_sigma
+        return linear_decay(self.full_sigma, step=max(self.plan.labeled_step(step), 0), total_steps=self.plan.labeled)
+
+    def forward(self, batch: Batch, step: int) -> Learned:
+        """What the batch teaches at `step`."""
+        if self.full_sigma is not None:
+            self.model.selection.sigma = self.sigma(step)
+        phase = self.plan.at(step)
+        image = self.augmentation(unit_range(batch.image))  # a tensor, or sources that are read in parts
+        size = _size_within_padding(batch, image)
+        if not phase.labeled:
+            return Learned(self._label_free(image, size, phase))
+        choice = {} if phase.choose == "model" else {"select": CHOOSERS[phase.choose](self.model, image, size)}
+        output = self.model(image, size, **choice)
+        loss = self.model.loss(output, batch.label, class_weight=self.class_weight, **phase.loss)
+        return Learned(loss, (output.logits.argmax(dim=1) == batch.label).float().mean())
+
+    def _label_free(self, image: Images, size: Sizes, phase: Phase) -> Float[Tensor, ""]:
+        view = self.model.view(self.model.with_positions(image, size))
+        return label_free_loss(self.model.scorer(view).scores, detail_of(self.model, image, size), **phase.loss)
+
+
+def _size_within_padding(batch: Batch, image: Images) -> Sizes:
+    """The true sizes of images that are padded, else None."""
+    if not (batch.size != batch.size.new_tensor(batch.image.shape[-2:])).any():
+        return None
+    if image.shape != batch.image.shape:
+        raise ValueError(
+            "the augmentation crops, and images of different sizes are padded to the largest of a batch: give all "
+            "of them one size with model.preparation.resize"
+        )
+    return batch.size
+
+
+def _check_model(model: System, recipe: Recipe) -> None:
+    phases = [span.phase for span in recipe.plan.spans]
+    special = [phase for phase in phases if phase.guided or not phase.labeled]
+    if special and not isinstance(model, PatchSelectionModel):
+        raise ValueError(
+            f"the system {model.config.system} has no scorer of the view, and the training has the phase "
+            f"{special[0].name}: set training.name to plain, or training.label_free.steps and training.guided to 0"
+        )
+    if any(phase.guided for phase in phases) and isinstance(model, PatchSelectionModel) and model.selection.k is None:
+        raise ValueError("all patches are selected, there is nothing to guide: set training.guided to 0")
+    for phase in phases:
+        loss = read_options(model.loss if phase.labeled else label_free_loss)
+        options = [option for option in loss if not option.required and option.name != "class_weight"]
+        check_options(f"the loss of the phase {phase.name}", options, phase.loss)
+
+
+def _check_streaming(recipe: Recipe) -> None:
+    if (system := recipe.model.system) != "patch_selection":
+        raise ValueError(
+            f"the system {system} needs whole images: set model.preparation.stream to false, or use patch_selection"
+        )
+    if (name := recipe.data.augmentation["name"]) != "none":
+        raise ValueError(
+            f"the augmentation {name} needs the pixels of whole images, and preparation.stream reads parts of them: set "
+            "data.augmentation to {name: none}"
+        )
+
+
+def class_weight(train: ImageDataset) -> Float[Tensor, " L"]:
+    """1 / (classes · frequency): every class weighs the same as a whole, and an image weighs 1 on average."""
+    counts = torch.tensor([float(n) for n in train.records.counts()["train"].values()])
+    return counts.sum() / (len(counts) * counts.clamp(min=1))

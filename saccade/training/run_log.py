@@ -1,0 +1,25 @@
+"""The numbers of a run, step by step: into `metrics.csv` and to TensorBoard."""
+
+from collections.abc import Mapping
+
+from lightning.fabric.loggers.tensorboard import TensorBoardLogger
+
+from saccade.runs import RunFolder
+
+
+class RunLog:
+    """Both logs, with what was known when `step` steps had been taken."""
+
+    def __init__(self, files: RunFolder, step: int):
+        self.table = files.open_metrics(step=step)
+        self.board = TensorBoardLogger(files.path, "tensorboard", "", purge_step=step + 1)
+
+    def add(self, step: int, values: Mapping[str, float]) -> None:
+        """Numbers of a step."""
+        self.table.add(step, values)
+        self.board.log_metrics(values, step)
+
+    def save(self) -> None:
+        """Both are on the disk."""
+        self.table.save()
+        self.board.save()
