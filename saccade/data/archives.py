@@ -100,34 +100,6 @@ def unpack(path: Path, into: Path | None = None) -> Path:
     return target
 
 
-def _write_members(path: Path, folder: Path) -> None:
-    suffix = next(suffix for suffix in READERS if path.name.lower().endswith(suffix))
-    unpacked = _Unpacked(path)
-    try:
-        for member in READERS[suffix](path):
-            name = _safe_name(path, member.name)
-            if name.parts[:1] == ("__MACOSX",):  # macOS packs its own notes beside the files
-                continue
-            target = folder / name
-            (target if member.content is None else target.parent).mkdir(parents=True, exist_ok=True)
-            unpacked.add(MEMBER_BYTES)
-            if member.content is not None:
-                with member.content as source, target.open("wb") as file:
-                    while chunk := source.read(CHUNK_BYTES):
-                        unpacked.add(len(chunk))
-                        file.write(chunk)
-    except (
-        tarfile.TarError,
-        zipfile.BadZipFile,
-        BadGzipFile,
-        EOFError,
-        LZMAError,
-        zlib.error,
-        NotImplementedError,
-    ) as error:
-        raise DataError(f"{path}: damaged or not an archive ({error}); get it again") from error
-
-
 class _Unpacked:
     """The bytes that came out of an archive so far, and their limits."""
 
@@ -147,6 +119,39 @@ class _Unpacked:
             f"{self.path}: unpacks to {too_much}, which is the limit; nothing was kept. If you trust the archive, unpack "
             "it yourself and give the folder"
         )
+
+
+def _write_members(path: Path, folder: Path) -> None:
+    suffix = next(suffix for suffix in READERS if path.name.lower().endswith(suffix))
+    unpacked = _Unpacked(path)
+    try:
+        for member in READERS[suffix](path):
+            name = _safe_name(path, member.name)
+            if name.parts[:1] == ("__MACOSX",):  # macOS packs its own notes beside the files
+                continue
+            target = folder / name
+            (target if member.content is None else target.parent).mkdir(parents=True, exist_ok=True)
+            unpacked.add(MEMBER_BYTES)
+            if member.content is not None:
+                _copy(member, target, unpacked)
+    except (
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        BadGzipFile,
+        EOFError,
+        LZMAError,
+        zlib.error,
+        NotImplementedError,
+    ) as error:
+        raise DataError(f"{path}: damaged or not an archive ({error}); get it again") from error
+
+
+def _copy(member: Member, target: Path, unpacked: _Unpacked) -> None:
+    assert member.content is not None
+    with member.content as content, target.open("wb") as file:
+        while chunk := content.read(CHUNK_BYTES):
+            unpacked.add(len(chunk))
+            file.write(chunk)
 
 
 def _safe_name(path: Path, name: str) -> PurePosixPath:

@@ -16,6 +16,7 @@ from saccade.data.dataset import Batch, ImageDataset, collate, unit_range
 from saccade.data.records import DataError, Record, Records
 from saccade.data.sample import Sample
 from saccade.images.decode import BadImage
+from saccade.preparation import Preparation
 
 RNG = np.random.default_rng(0)
 
@@ -91,7 +92,7 @@ def test_resizing_moves_the_boxes_along(tmp_path):
     Image.fromarray(pixels).save(tmp_path / "a.png")
     boxes = ((30, 10, 45, 20), (31, 11, 44, 19), (0, 0, 61, 41))  # the last leaves the image by a pixel
     records = Records(tmp_path, ("a",), (Record(tmp_path / "a.png", "a", "train", boxes),))
-    sample = ImageDataset(records, resize=(20, 20))[0]
+    sample = ImageDataset(records, preparation=Preparation(resize=(20, 20)))[0]
     assert sample.image.shape == (3, 20, 20)
     assert sample.boxes.tolist() == [[10, 5, 15, 10], [10, 5, 15, 10], [0, 0, 20, 20]]
     assert sample.image[:, 6:9, 11:14].min() >= 252  # inside the box, away from its blurred edge
@@ -102,7 +103,7 @@ def test_resizing_keeps_a_flat_picture_flat_and_a_ramp_a_ramp(tmp_path):
     ramp = np.repeat(np.arange(0, 240, dtype=np.uint8)[None, :, None], 3, axis=-1).repeat(8, axis=0)
     Image.fromarray(ramp).save(tmp_path / "a.png")
     records = Records(tmp_path, ("a",), (Record(tmp_path / "a.png", "a", "train"),))
-    image = ImageDataset(records, resize=(4, 60))[0].image
+    image = ImageDataset(records, preparation=Preparation(resize=(4, 60)))[0].image
     centers = torch.arange(60) * 4 + 1.5  # the middle of four pixels
     assert_close(image[0, 0, 2:-2].float(), centers[2:-2], atol=0.5, rtol=0)  # bytes are rounded
 
@@ -178,8 +179,8 @@ def test_nothing_left_to_read(records):
 
 
 def test_an_impossible_size(records):
-    with pytest.raises(DataError, match=r"resize is \(0, 5\)"):
-        ImageDataset(records, resize=(0, 5))
+    with pytest.raises(ValueError, match=r"resize is \(0, 5\)"):
+        ImageDataset(records, preparation=Preparation(resize=(0, 5)))
 
 
 def test_workers_change_nothing(records):
