@@ -116,8 +116,8 @@ class _Unpacked:
 
     def _refusal(self, too_much: str) -> DataError:
         return DataError(
-            f"{self.path}: unpacks to {too_much}, which is the limit; nothing was kept. If you trust the archive, unpack "
-            "it yourself and give the folder"
+            f"{self.path}: unpacks to {too_much}, which is the limit; nothing was kept. If you trust the archive, "
+            "unpack it yourself and give the folder"
         )
 
 

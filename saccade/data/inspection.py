@@ -5,7 +5,7 @@ format. The same picture in train and in val or test is leakage: the model is th
 
 Of slides and tiled pyramids above the limit on pixels, which training reads in parts, a small view is read.
 
-Files are read in processes that can be killed: one that hangs its reader, or ends it, is an unreadable file like others.
+Files are read in processes that can be killed: one that hangs its reader, or ends it, is one more unreadable file.
 """
 
 import hashlib

@@ -45,7 +45,9 @@ class FileImage:
         ask = self.guard.jpeg_size if self.guard else jpeg_size
         size = ask(self.path, max_pixels=self.max_pixels) if scale * DCT_MARGIN <= 1 / 2 else None
         if size is None:
-            return resize([self.pixels], self.size, view_size(self.size, scale))  # its floats would be four times as much
+            return resize(
+                [self.pixels], self.size, view_size(self.size, scale)
+            )  # its floats would be four times as much
         shrink = self.guard.shrink_jpeg if self.guard else shrink_jpeg
         return to_float(shrink(self.path, view_size(size, scale), max_pixels=self.max_pixels))
 

@@ -5,7 +5,7 @@ hardly been tested against damage. None but the ones named here is ever asked ab
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,7 +25,7 @@ _TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _pillow_limit = threading.Lock()
 
 
-def open_lazily(path: Path, formats: Sequence[str] = PILLOW_FORMATS) -> Image.Image:
+def open_lazily(path: Path, formats: tuple[str, ...] = PILLOW_FORMATS) -> Image.Image:
     """The header of an image file, pixels to follow when asked for, however large it says they are."""
     require_file(path)
     # Opening reads the header only; the caller's own limit is checked before any pixel is decoded.

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,11 +39,20 @@ _SEALS = 0x0002 | 0x0004  # F_SEAL_SHRINK, F_SEAL_GROW: shared memory that shrin
 
 
 class Limits(NamedTuple):
-    """What one request may take: seconds on the clock and of the processor, and bytes of memory."""
+    """What one request may take: seconds on the clock and of the processor, and bytes of memory.
+
+    By default the memory is what `memory.check_size` allows for as many pixels as are asked for.
+    """
 
     wall_s: float = 60.0
     cpu_s: float = 60.0
-    memory_bytes: int = MAX_BYTES + ROOM_BYTES
+    memory_bytes: int | None = None
+
+    def for_pixels(self, max_pixels: int) -> "Limits":
+        """With the memory as a number."""
+        if self.memory_bytes is not None:
+            return self
+        return self._replace(memory_bytes=max(MAX_BYTES, RGB_BYTES * max_pixels) + ROOM_BYTES)
 
 
 class Guard:
@@ -106,8 +116,7 @@ class Guard:
 
     def _ask(self, path: Path, job: str, **options: Any) -> Any:
         require_file(path)
-        needed = max(self.limits.memory_bytes, RGB_BYTES * options.get("max_pixels", 0) + ROOM_BYTES)
-        limits = self.limits._replace(memory_bytes=needed)
+        limits = self.limits.for_pixels(options.get("max_pixels", MAX_PIXELS))
         request = {"job": job, "path": os.path.abspath(path), "options": options, "limits": limits}
         with self._turn:
             worker = self._worker
@@ -192,10 +201,8 @@ class _Worker:
         return _unpack(path, json.loads(message), descriptors)
 
     def _wait(self) -> int:
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=1)
-        except subprocess.TimeoutExpired:
-            pass
         return self._process.returncode or self.end()
 
     def _receive(self) -> tuple[bytes, list[int]]:

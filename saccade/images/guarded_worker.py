@@ -104,6 +104,7 @@ def do(request: dict[str, Any], shared: Shared) -> dict[str, Any] | np.ndarray:
 
 def limit(limits: Limits, base_bytes: int) -> None:
     """From now on: so much memory above what the process began with, so much time."""
+    assert limits.memory_bytes is not None
     usage = resource.getrusage(resource.RUSAGE_SELF)
     used_s = usage.ru_utime + usage.ru_stime
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used_s + limits.cpu_s), resource.RLIM_INFINITY))

@@ -72,12 +72,12 @@ def _in_pillow(mode: str) -> int:
 
 
 # Bytes per pixel. WebP: the canvas of this frame and of the one before, and the picture as bytes. AVIF: planes of up to
-# 16 bits, the same as RGBA and as bytes. JPEG 2000: 32 bits per channel, twice. GIF: the frame before.
+# 16 bits, the same as RGBA and as bytes. JPEG 2000: 32 bits per channel, and a row of them. GIF: the frame before.
 _HELD_BY_DECODER: dict[str, Callable[[Image.Image], int]] = {
     "WEBP": lambda image: 12,
     "AVIF": lambda image: 16,
-    "JPEG2000": lambda image: 8 * len(image.getbands()),
-    "GIF": lambda image: 4,
+    "JPEG2000": lambda image: 5 * len(image.getbands()),
+    "GIF": lambda image: 1,
 }
 
 

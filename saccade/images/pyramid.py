@@ -152,8 +152,15 @@ def _paste(tile: np.ndarray, pixels: np.ndarray, left: int, top: int) -> None:
 class Pyramid(Protocol):
     """Levels of one picture, the full image first, of which boxes of bytes can be read."""
 
-    sizes: tuple[tuple[int, int], ...]  # height and width of each level
-    tile_rows: tuple[int, ...]
+    @property
+    def sizes(self) -> tuple[tuple[int, int], ...]:
+        """Height and width of each level."""
+        ...
+
+    @property
+    def tile_rows(self) -> tuple[int, ...]:
+        """Height of the tiles or strips of each level."""
+        ...
 
     def read(self, level: int, box: Box) -> np.ndarray:
         """The bytes of a box, H W 3."""

@@ -1,10 +1,11 @@
 """TIFFs through tifffile: this file's own pages and nothing else.
 
-tifffile follows the metadata of many formats to other files (OME-TIFF, Micro-Manager, NDTiff) and makes lists as long as
-a text says (plane counts of OME, ImageJ, ScanImage). None of that is needed for one picture and its smaller levels, so
-none of it is switched on, and series are never asked for.
+tifffile follows the metadata of many formats to other files (OME-TIFF, Micro-Manager, NDTiff) and makes lists as long
+as a text says (plane counts of OME, ImageJ, ScanImage). None of that is needed for one picture and its smaller levels,
+so none of it is switched on, and series are never asked for.
 """
 
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,31 +17,26 @@ from saccade.images.memory import check_size
 MAX_LEVELS = 32  # of a pyramid: each is at least two times smaller
 
 _ORIENTATION = 274
-# Whose pages are loaded, or made up, by what the metadata says as soon as the file is opened.
-_LOADED_AT_ONCE = ("lsm", "scanimage", "ndpi")
-_CHANNELS = {tifffile.PHOTOMETRIC.RGB: (3, 4), tifffile.PHOTOMETRIC.MINISBLACK: (1,)}
+_CHANNELS = {int(tifffile.PHOTOMETRIC.RGB): (3, 4), int(tifffile.PHOTOMETRIC.MINISBLACK): (1,)}
 
 
 def open_tiff(path: Path) -> tifffile.TiffFile:
     """The file, of which `pages` may be used and `series` may not."""
     require_file(path)
-    return tifffile.TiffFile(path, _multifile=False, **{f"is_{kind}": False for kind in _LOADED_AT_ONCE})
+    # Of these kinds pages are loaded, or made up, by what the metadata says as soon as the file is opened.
+    return tifffile.TiffFile(path, _multifile=False, is_lsm=False, is_scanimage=False, is_ndpi=False)
 
 
 def find_levels(tiff: tifffile.TiffFile) -> list[tifffile.TiffPage]:
     """The first page and those that are it, smaller by a factor of 2, 3 or 4 each time; SubIFDs or further pages."""
     first = tiff.pages.first
-    rest = tiff.pages if first.subifds is None else first.pages
-    levels, factor = [first], None
-    for number in range(int(first.subifds is None), MAX_LEVELS):
-        try:
-            page = rest[number]
-        except IndexError:
-            break
-        found = next((f for f in ([factor] if factor else (2, 3, 4)) if _is_smaller(page, levels[-1], f)), None)
+    levels, factors = [first], (2, 3, 4)
+    for page in islice(first.pages or tiff.pages, MAX_LEVELS):
+        assert isinstance(page, tifffile.TiffPage)  # frames are for those who ask for them
+        found = [factor for factor in factors if _is_smaller(page, levels[-1], factor)]
         if found:
             levels.append(page)
-            factor = found
+            factors = (found[0],)
     return levels
 
 
@@ -57,11 +53,9 @@ def read_tiff(path: Path, max_pixels: int) -> np.ndarray:
         # Its numbers as they are, as float32, and laid over white; an image may also have a depth.
         check_size(path, (page.imagelength, page.imagewidth), max_pixels, page.nbytes + 3 * 4 * page.size)
         upright = _ORIENTATION not in page.tags or page.tags[_ORIENTATION].value == 1
-        channels = _CHANNELS.get(page.photometric, ())
+        channels = _CHANNELS.get(int(page.photometric), ())
         if page.axes not in ("YX", "YXS", "SYX") or page.samplesperpixel not in channels or not upright:
-            raise BadImage(
-                path, "this kind of TIFF cannot be read: save it as upright 8- or 16-bit RGB", Fault.UNKNOWN
-            )
+            raise BadImage(path, "this kind of TIFF cannot be read: save it as upright 8- or 16-bit RGB", Fault.UNKNOWN)
         values = page.asarray(maxworkers=1)
         axes = page.axes
     if values.dtype.kind == "u":
