@@ -2,7 +2,7 @@
 
 A decoder is C code that reads bytes of strangers. Here it may hang, fill its memory or crash, and all of that is one
 `BadImage`: the process is ended and the next file gets a new one. It does not import torch, so it starts in a fraction
-of a second, and it hands over pixels as shared memory, so that none is copied.
+of a second, and it hands over pixels in shared memory.
 
 Requests and answers are JSON, and pixels are bytes of a known shape: nothing that comes from there is ever executed.
 Linux only (`SUPPORTED`); elsewhere files are read in the process itself.
@@ -34,6 +34,8 @@ START_S = 60  # a busy machine may take its time to start a process
 MESSAGE_BYTES = 2**16
 # What the readers need beside pixels: a few threads and their stacks, the file, a row of tiles.
 ROOM_BYTES = 2**28
+# Shared memory that stays, for pictures up to 44 megapixels.
+KEPT_BYTES = 2**27
 
 _SEALS = 0x0002 | 0x0004  # F_SEAL_SHRINK, F_SEAL_GROW: shared memory that shrinks would end whoever reads it
 
@@ -172,7 +174,10 @@ class _Worker:
                 process_group=0,  # Ctrl-C is for the one who asked
             )
         self._socket.settimeout(START_S)
-        if self._receive()[0] != b"ready":
+        message, descriptors = self._receive()
+        if message == b"ready":
+            self._kept = _map(descriptors[0], KEPT_BYTES)
+        else:
             self.end()
             raise RuntimeError(
                 f"the process that reads images did not start: `{sys.executable} -m saccade.images.guarded_worker 0` "
@@ -198,7 +203,20 @@ class _Worker:
             message, descriptors = b"", []
         if not message:
             raise _EndedError(*_explain_end(self._wait(), limits))
-        return _unpack(path, json.loads(message), descriptors)
+        return self._unpack(path, json.loads(message), descriptors)
+
+    def _unpack(self, path: Path, answer: dict[str, Any], descriptors: list[int]) -> Any:
+        if "not_a_slide" in answer:
+            raise NotASlideError(answer["not_a_slide"])
+        if "bad" in answer:
+            raise BadImage(path, answer["bad"]["reason"], Fault(answer["bad"]["fault"]))
+        if "pixels" not in answer:
+            return answer["value"]
+        shape, dtype = answer["pixels"]["shape"], np.dtype(answer["pixels"]["dtype"])
+        count = math.prod(shape)
+        if descriptors:
+            return np.frombuffer(_map(descriptors[0], count * dtype.itemsize), dtype).reshape(shape)
+        return np.frombuffer(self._kept, dtype, count).reshape(shape).copy()
 
     def _wait(self) -> int:
         with suppress(subprocess.TimeoutExpired):
@@ -217,23 +235,11 @@ def _explain_end(code: int, limits: Limits) -> tuple[str, Fault]:
     return f"damaged: its reader ended ({name}) while reading it", Fault.DAMAGED
 
 
-def _unpack(path: Path, answer: dict[str, Any], descriptors: list[int]) -> Any:
-    if "pixels" in answer:
-        return _map_pixels(descriptors[0], tuple(answer["pixels"]["shape"]), np.dtype(answer["pixels"]["dtype"]))
-    if "not_a_slide" in answer:
-        raise NotASlideError(answer["not_a_slide"])
-    if "bad" in answer:
-        raise BadImage(path, answer["bad"]["reason"], Fault(answer["bad"]["fault"]))
-    return answer["value"]
-
-
-def _map_pixels(descriptor: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def _map(descriptor: int, size: int) -> mmap.mmap:
     try:
-        size = math.prod(shape) * dtype.itemsize
         sealed = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS == _SEALS  # type: ignore[attr-defined]
         if not sealed or os.fstat(descriptor).st_size != size:
             raise RuntimeError(f"the process that reads images announced {size} bytes and sent others")
-        memory = mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
-        return np.frombuffer(memory, dtype).reshape(shape)
+        return mmap.mmap(descriptor, size)
     finally:
         os.close(descriptor)

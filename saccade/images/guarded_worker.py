@@ -19,7 +19,7 @@ from PIL import AvifImagePlugin, Image
 
 from saccade.images.bad_image import BadImage, blaming
 from saccade.images.decode import read_pixels
-from saccade.images.guarded import MESSAGE_BYTES, Limits
+from saccade.images.guarded import KEPT_BYTES, MESSAGE_BYTES, Limits
 from saccade.images.jpeg import jpeg_size, shrink_jpeg
 from saccade.images.pyramid import Box, NotASlideError, open_pyramid
 
@@ -29,35 +29,45 @@ _SEAL_ALL_BUT_WRITING = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL, F_SEAL_SHRINK, 
 
 
 class Shared:
-    """Arrays in memory that can be handed to another process; the last one made is the one to hand over."""
+    """Arrays in memory that is shared with another process; the last one made is the one to hand over.
+
+    Most lie in one block that stays: fresh shared memory costs a third of decoding a JPEG into it, used memory and a
+    copy on the other side a twentieth. Larger arrays have a block of their own, which the other side keeps.
+    """
 
     def __init__(self):
-        self.descriptor: int | None = None
-        self.array: np.ndarray | None = None
+        self.kept, self._memory = _new_block(KEPT_BYTES)
+        self._own: int | None = None
+        self._array: np.ndarray | None = None
 
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """As `np.empty`."""
+        """As `np.empty`, but that the array before is lost."""
         self.drop()
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        self.descriptor = os.memfd_create("pixels", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.descriptor, size)
-        memory = mmap.mmap(self.descriptor, size)
-        self.array = np.frombuffer(memory, dtype).reshape(shape)
-        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, _SEAL_ALL_BUT_WRITING)  # type: ignore[attr-defined]
-        return self.array
+        memory = self._memory
+        if size > KEPT_BYTES:
+            self._own, memory = _new_block(size)
+        self._array = np.frombuffer(memory, dtype, count=math.prod(shape)).reshape(shape)
+        return self._array
 
-    def take(self, pixels: np.ndarray) -> int:
-        """The descriptor of `pixels`, which are copied if they lie elsewhere."""
-        if pixels is not self.array:
+    def hand_over(self, pixels: np.ndarray) -> list[int]:
+        """The block of `pixels`, which are copied if they lie elsewhere; none where it is the one that stays."""
+        if pixels is not self._array:
             self.allocate(pixels.shape, pixels.dtype)[:] = pixels
-        assert self.descriptor is not None
-        return self.descriptor
+        return [] if self._own is None else [self._own]
 
     def drop(self) -> None:
-        """Let go of the memory; whoever has got it keeps it."""
-        if self.descriptor is not None:
-            os.close(self.descriptor)
-        self.descriptor = self.array = None
+        """Let go of an array's own memory; whoever has got it keeps it."""
+        if self._own is not None:
+            os.close(self._own)
+        self._own = self._array = None
+
+
+def _new_block(size: int) -> tuple[int, mmap.mmap]:
+    descriptor = os.memfd_create("pixels", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, size)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEAL_ALL_BUT_WRITING)  # type: ignore[attr-defined]
+    return descriptor, mmap.mmap(descriptor, size)
 
 
 # Of the few slides people look at in turn; a file that changed in between is another one.
@@ -117,10 +127,10 @@ def main() -> None:
     AvifImagePlugin.DEFAULT_MAX_THREADS = 2  # one per core would take their stacks out of the memory's limit
     Image.init()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    base_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     shared = Shared()
+    base_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     with socket.socket(fileno=int(sys.argv[1])) as asker:
-        asker.send(b"ready")
+        socket.send_fds(asker, [b"ready"], [shared.kept])
         while message := asker.recv(MESSAGE_BYTES):
             request = json.loads(message)
             limit(Limits(*request["limits"]), base_bytes)
@@ -128,7 +138,7 @@ def main() -> None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             if isinstance(answer, np.ndarray):
                 about = {"pixels": {"shape": answer.shape, "dtype": answer.dtype.name}}
-                socket.send_fds(asker, [json.dumps(about).encode()], [shared.take(answer)])
+                socket.send_fds(asker, [json.dumps(about).encode()], shared.hand_over(answer))
                 del answer
                 shared.drop()
             else:

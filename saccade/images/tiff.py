@@ -5,6 +5,7 @@ as a text says (plane counts of OME, ImageJ, ScanImage). None of that is needed 
 so none of it is switched on, and series are never asked for.
 """
 
+import logging
 from itertools import islice
 from pathlib import Path
 
@@ -13,6 +14,9 @@ import tifffile
 
 from saccade.images.bad_image import BadImage, Fault, require_file
 from saccade.images.memory import check_size
+
+# It tells of damage by quoting the file; whoever wants to hear that sets up logging for it.
+logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 MAX_LEVELS = 32  # of a pyramid: each is at least two times smaller
 

@@ -71,6 +71,15 @@ def test_pixels_outlive_the_process_and_the_next_request(guard, photo, tmp_path)
     first[:] = 0  # and they are the caller's own
 
 
+def test_a_picture_beyond_the_shared_block_has_memory_of_its_own(guard, photo, tmp_path):
+    side = 6_800
+    (tmp_path / "large.png").write_bytes(png(side, side, color=0))
+    pixels = guard.read_pixels(tmp_path / "large.png")
+    assert pixels.nbytes == 3 * side**2 > guarded.KEPT_BYTES
+    assert np.array_equal(guard.read_pixels(photo), read_pixels(photo))
+    assert not pixels.any()
+
+
 def test_the_process_holds_no_torch(guard, photo):
     guard.read_pixels(photo)
     maps = Path(f"/proc/{pid(guard)}/maps").read_text()
