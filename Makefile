@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: test test-slow lint types demo benchmarks clean
+.PHONY: test test-slow lint types parts demo benchmarks clean
 
 test: lint types
 	$(BIN)/pytest
@@ -14,9 +14,14 @@ test-slow: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(READY)
 	$(BIN)/pyright
+
+# The page that lists every part with its options.
+parts: $(READY)
+	$(BIN)/python -c 'from saccade.cli.part_help import write_page; print(write_page(), end="")' > docs/parts.md
 
 # Patch selection against a CNN on the low-resolution view, on generated street scenes; goes on where it was stopped.
 demo: $(READY)

@@ -3,8 +3,8 @@
 python benchmarks/bench_slide_training.py
 
 Two of the pyramids of `slides.py` are written to the temporary folder. Each step takes both of them, with
-`model.preparation.stream`: it opens the files, reads the views, and goes forward and back. The other side is the same batch as a
-tensor, by its size alone.
+`model.preparation.stream`: it opens the files, reads the views, and goes forward and back. The other side is the same
+batch as a tensor, by its size alone.
 """
 
 import tempfile
@@ -20,7 +20,7 @@ from saccade.config import ModelConfig
 from saccade.data.dataset import Batch, ImageDataset, collate_sources
 from saccade.data.records import Record, Records
 from saccade.model import PatchSelectionModel
-from saccade.training.label_free import missing_detail, label_free_loss
+from saccade.training.label_free import label_free_loss, missing_detail
 
 BATCH, SCALE, SIGMA, WARM_UPS = 2, 1 / 16, 0.01, 3
 
@@ -47,7 +47,7 @@ def make_model() -> PatchSelectionModel:
     return PatchSelectionModel.from_config(config)
 
 
-def warm_up(model: PatchSelectionModel, batch: Batch) -> None:
+def learn_detail(model: PatchSelectionModel, batch: Batch) -> None:
     """The scorer learns where detail is missing."""
     view = model.view(batch.image)
     target = missing_detail(batch.image, view, model.grid(batch.image.shape[-2:]))
@@ -68,7 +68,7 @@ def answer(model: PatchSelectionModel, batch: Batch) -> None:
         model.eval()(batch.image)
 
 
-STEPS = {"warm-up": warm_up, "training": learn, "evaluation": answer}
+STEPS = {"label-free": learn_detail, "training": learn, "evaluation": answer}
 
 
 def prepare(name: str, folder: Path) -> Callable[[], None]:
@@ -79,7 +79,7 @@ def prepare(name: str, folder: Path) -> Callable[[], None]:
         optimizer = torch.optim.Adam(model.scorer.parameters(), 3e-3)
         for _ in range(WARM_UPS):
             optimizer.zero_grad()
-            warm_up(model, collate_sources([dataset[number] for number in range(BATCH)], scale=SCALE))
+            learn_detail(model, collate_sources([dataset[number] for number in range(BATCH)], scale=SCALE))
             optimizer.step()
     return lambda: STEPS[name](model, collate_sources([dataset[number] for number in range(BATCH)], scale=SCALE))
 

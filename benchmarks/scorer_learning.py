@@ -23,6 +23,7 @@ from saccade.cli.memory import keep_freed_memory
 from saccade.data.dataset import ImageDataset, unit_range
 from saccade.evaluation import Predictions, gather, measure, predict_batch
 from saccade.training.batches import evaluation_loader, open_records, open_split, training_loader
+from saccade.training.phases import Training
 from saccade.training.recipe import Recipe, load_recipe
 
 GRADIENTS = ("conditional", "score", "diagonal")
@@ -54,7 +55,7 @@ def learn(
     """The scorer learns; what is measured before the first step and after every `every` steps."""
     optimizer = torch.optim.AdamW(model.scorer.parameters(), lr=LEARNING_RATE)
     yield look(model, data["val"], recipe, count)
-    for step, batch in enumerate(training_loader(data["train"], recipe, now=lambda: 0), start=1):
+    for step, batch in enumerate(training_loader(data["train"], recipe, first=0), start=1):
         model.selection.train()
         torch.manual_seed(step)
         output = model(unit_range(batch.image))
@@ -84,9 +85,9 @@ def main() -> None:
     args = parse()
     keep_freed_memory()
     recipe = load_recipe(args.run / "recipe.yaml")
-    recipe = replace(recipe, steps=args.steps, warm_up=replace(recipe.warm_up, steps=0))
+    recipe = replace(recipe, steps=args.steps, training=Training())
     records = open_records(recipe.data, seed=recipe.seed)
-    data = {split: open_split(records, split, recipe.data) for split in ("train", "val")}
+    data = {split: open_split(records, split, recipe.data, recipe.model.preparation) for split in ("train", "val")}
     trained = load_model(args.run / "best")
     full = look(trained, data["val"], recipe, args.images)
     print(f"the run's own scorer: accuracy {full['accuracy']:.1%}, hit rate {full['hit_rate']:.3f}", flush=True)

@@ -110,7 +110,8 @@ def best_first(output: Output) -> tuple[Int[Tensor, "B S 4"], Float[Tensor, "B s
     assert boxes is not None
     if output.scores is None or selection is None:
         return boxes, output.logits.new_zeros(len(boxes), 0).float()
-    scores = output.scores.float().gather(1, selection.index)  # B S
+    # In training NTS-Net proposes more than it looks at.
+    scores = output.scores.float().gather(1, selection.index[:, : boxes.shape[1]])  # B S
     if not selection.hard:
         scores = scores.masked_fill(~output.used, -torch.inf)
     scores, order = scores.sort(dim=1, descending=True, stable=True)

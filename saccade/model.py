@@ -24,7 +24,7 @@ from saccade.registry import build, build_one, name_of, register
 from saccade.scorer import Scorer, attend
 from saccade.selection import Selection, Selector, ignore_outside
 from saccade.selection.refusals import check_k
-from saccade.system import PARTS, System, build_features, refuse_options
+from saccade.system import PARTS, System, build_features
 
 
 @register("system", "patch_selection")
@@ -68,7 +68,6 @@ class PatchSelectionModel(System):
     @classmethod
     def from_config(cls, config: ModelConfig) -> "PatchSelectionModel":
         """The model of the parts that `config` names."""
-        refuse_options(config)
         view: View = build_one("view", View, config.view)
         extraction: Extraction = build_one("extraction", Extraction, config.extraction)
         scorer: Scorer = build(

@@ -5,8 +5,10 @@ what came, what was expected and what there is. This module imports no torch.
 """
 
 import inspect
+import json
+import math
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 
@@ -30,8 +32,7 @@ def read_options(part: Any) -> list[Option]:
     >>> [(option.name, option.default) for option in read_options(cut) if not option.required]
     [('patch', 100)]
     """
-    constructor = part.__init__ if isinstance(part, type) else getattr(part, "func", part)  # a partial has none
-    hints = get_type_hints(constructor)
+    hints = get_type_hints(part.__init__ if isinstance(part, type) else part)
     parameters = inspect.signature(part).parameters.values()
     named = (each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD))
     return [Option(each.name, hints.get(each.name, Any), each.default) for each in named]
@@ -40,29 +41,32 @@ def read_options(part: Any) -> list[Option]:
 def make(what: str, part: Any, options: Mapping[str, Any], *inputs: Any, **context: Any) -> Any:
     """`part(*inputs, …)` with `options`, each checked, and with what it asks for of the `context`.
 
+    A list becomes a tuple where one is asked for: YAML and JSON have none.
+
     >>> make("the head", lambda width, bias=True: (width, bias), {"bais": False}, 8)
     Traceback (most recent call last):
     ValueError: the head has no option 'bais': it takes bias
     """
     taken = read_options(part)[len(inputs) :]
-    known = [option for option in taken if option.name not in context]
-    check_options(what, known, options)
-    given = {option.name: context[option.name] for option in taken if option.name in context} | dict(options)
+    check_options(what, [option for option in taken if option.name not in context], options)
+    given = {option.name: context[option.name] for option in taken if option.name in context}
+    given |= {option.name: _as_asked(options[option.name], option) for option in taken if option.name in options}
     if missing := [option.name for option in taken if option.required and option.name not in given]:
         raise ValueError(f"{what} needs the option {', '.join(map(repr, missing))}")
     return part(*inputs, **given)
 
 
-def check_options(what: str, known: Sequence[Option], options: Mapping[str, Any]) -> None:
+def check_options(what: str, known: Iterable[Option], options: Mapping[str, Any]) -> None:
     """Refuse options that are not `known`, and values that do not fit them."""
-    by_name = {option.name: option for option in known}
-    if unknown := [name for name in options if name not in by_name]:
-        takes = f"it takes {', '.join(by_name)}" if by_name else "it takes none"
-        raise ValueError(f"{what} has no option {', '.join(map(repr, unknown))}: {takes}")
+    annotations = {option.name: option.annotation for option in known}
+    if unknown := [name for name in options if name not in annotations]:
+        raise ValueError(
+            f"{what} has no option {', '.join(map(repr, unknown))}: it takes {', '.join(annotations) or 'none'}"
+        )
     for name, value in options.items():
-        annotation = by_name[name].annotation
-        if not fits(value, annotation):
-            raise ValueError(f"{what}: {name} is {_show(value)}, expected {describe(annotation)}")
+        if not fits(value, annotations[name]):
+            shown = json.dumps(value, default=str, ensure_ascii=False)
+            raise ValueError(f"{what}: {name} is {shown}, expected {describe(annotations[name])}")
 
 
 def fits(value: Any, annotation: Any) -> bool:
@@ -74,8 +78,6 @@ def fits(value: Any, annotation: Any) -> bool:
     origin, inner = get_origin(annotation), get_args(annotation)
     if annotation is Any:
         return True
-    if annotation is None or annotation is types.NoneType:
-        return value is None
     if origin in (Union, types.UnionType):
         return any(fits(value, each) for each in inner)
     if origin is Literal:
@@ -87,8 +89,8 @@ def fits(value: Any, annotation: Any) -> bool:
     if origin in (list, tuple, Sequence):
         return _is_list(value) and all(fits(each, inner[0]) for each in value)
     if origin in (dict, Mapping):
-        return isinstance(value, Mapping)
-    return isinstance(value, annotation) if isinstance(annotation, type) else True
+        return isinstance(value, Mapping) and all(fits(each, inner[1]) for each in value.values())
+    return isinstance(value, annotation)
 
 
 def describe(annotation: Any) -> str:
@@ -99,40 +101,60 @@ def describe(annotation: Any) -> str:
     """
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(map(describe, inner)))
+        return _either(map(describe, inner))
     if origin is Literal:
-        return " or ".join(map(str, inner))
+        return _either(map(str, inner))
     if origin is tuple and inner[-1] is not Ellipsis:
-        return f"a list of {len(inner)} {_plural(inner[0])}"
+        return f"a list of {len(inner)} {_MANY[inner[0]]}"
     if origin in (list, tuple, Sequence):
-        return f"a list of {_plural(inner[0])}"
+        return f"a list of {_MANY[inner[0]]}"
     if origin in (dict, Mapping):
         return "keys with values"
-    return _WORDS.get(annotation, str(annotation))
+    return _ONE[annotation]
 
 
-_WORDS: dict[Any, str] = {
+_ONE: dict[Any, str] = {
     int: "a whole number",
     float: "a number",
     bool: "true or false",
     str: "a word",
     types.NoneType: "null",
-    None: "null",
     Any: "any value",
 }
+_MANY = {int: "whole numbers", float: "numbers", str: "words"}
 
 
-def _plural(annotation: Any) -> str:
-    return {int: "whole numbers", float: "numbers", str: "words"}.get(annotation, "values")
+class Range(NamedTuple):
+    """Which values of the right type are fine, and how to say so."""
+
+    expected: str
+    holds: Callable[[Any], bool]
+
+
+AT_LEAST_ONE = Range("at least 1", lambda value: value >= 1)
+POSITIVE = Range("a number above 0", lambda value: 0 < value < math.inf)
+NOT_NEGATIVE = Range("0 or more", lambda value: 0 <= value < math.inf)
+SHARE = Range("a share from 0 to 1", lambda value: 0 <= value <= 1)
+
+
+def check_ranges(key: str, options: Any, **ranges: Range) -> None:
+    """Refuse values of a dataclass, called `key` in a recipe, that lie out of their range; null is in any."""
+    for name, expected in ranges.items():
+        value = getattr(options, name)
+        if value is not None and not expected.holds(value):
+            shown = list(value) if isinstance(value, tuple) else value
+            raise ValueError(f"{f'{key}.{name}'.removeprefix('.')} is {shown}: expected {expected.expected}")
+
+
+def _either(words: Iterable[str]) -> str:
+    *others, last = dict.fromkeys(words)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _as_asked(value: Any, option: Option) -> Any:
+    asked = get_args(option.annotation) if get_origin(option.annotation) is not tuple else (option.annotation,)
+    return tuple(value) if isinstance(value, list) and tuple in map(get_origin, asked) else value
 
 
 def _is_list(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str)
-
-
-def _show(value: Any) -> str:
-    return {None: "null", True: "true", False: "false"}.get(value, repr(value)) if _is_plain(value) else repr(value)
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, bool)

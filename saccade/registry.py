@@ -11,19 +11,32 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from saccade.options import make
+from saccade.options import Option, check_options, make, read_options
 
-# Where the parts of each stage are that come with the package; they register themselves when it is imported.
+
+class Stage(NamedTuple):
+    """What all parts of a stage have in common.
+
+    home:    the module whose import registers the parts that come with the package
+    inputs:  what the model passes to each of them, in this order and before any option
+    context: what it passes by name to those that ask for it; the rest of a constructor's parameters are the options
+    """
+
+    home: str
+    inputs: tuple[str, ...] = ()
+    context: tuple[str, ...] = ()
+
+
 STAGES = {
-    "system": "saccade.systems",
-    "scorer": "saccade.scorer",
-    "selection": "saccade.selection",
-    "features": "saccade.features",
-    "aggregation": "saccade.aggregation",
-    "prediction": "saccade.prediction",
-    "augmentation": "saccade.data.augment",
+    "system": Stage("saccade.systems", inputs=("config",)),
+    "scorer": Stage("saccade.scorer", ("channels",), ("image_channels", "features", "tiles")),
+    "selection": Stage("saccade.selection"),
+    "features": Stage("saccade.features", ("channels",), ("patch", "image_channels")),
+    "aggregation": Stage("saccade.aggregation", ("width",), ("slots", "cells")),
+    "prediction": Stage("saccade.prediction", ("width", "num_classes")),
+    "augmentation": Stage("saccade.data.augment", (), ("crop", "generator")),
 }
 
 Part = TypeVar("Part", bound=Callable[..., Any])
@@ -61,8 +74,20 @@ def parts(stage: str) -> Mapping[str, Any]:
     >>> "perturbed" in parts("selection")
     True
     """
-    import_module(STAGES[stage])
+    import_module(STAGES[stage].home)
     return _PARTS[stage]
+
+
+def part_options(stage: str, name: str) -> list[Option]:
+    """What a recipe can set of a part.
+
+    >>> [option.name for option in part_options("aggregation", "placed")]
+    ['pool', 'hidden', 'encoding']
+    """
+    part = parts(stage)[name]
+    if stage == "system":  # built from a whole config, of which `options` are its own
+        return read_options(part.own_options)
+    return [each for each in read_options(part)[len(STAGES[stage].inputs) :] if each.name not in STAGES[stage].context]
 
 
 def build(
@@ -79,12 +104,21 @@ def build(
     ValueError: unknown prediction 'bax': expected one of mlp, linear
     """
     known = parts(stage) if among is None else among
-    options = dict(spec)
-    name = options.pop("name", None)
+    name, options = _split(stage, spec, known)
+    return _remember(make(f"{stage} {name!r}", known[name], options, *inputs, **context), spec)
+
+
+def check_spec(stage: str, spec: Mapping[str, Any]) -> None:
+    """Refuse a name or options that `build` would refuse, without building."""
+    name, options = _split(stage, spec, parts(stage))
+    check_options(f"{stage} {name!r}", part_options(stage, name), options)
+
+
+def _split(stage: str, spec: Mapping[str, Any], known: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    name = spec.get("name")
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"unknown {stage} {name!r}: expected one of {', '.join(known)}")
-    part = make(f"{stage} {name!r}", known[name], options, *inputs, **context)
-    return _remember(part, spec)
+    return name, {option: value for option, value in spec.items() if option != "name"}
 
 
 def build_one(stage: str, part: Any, options: Mapping[str, Any], *inputs: Any, **context: Any) -> Any:

@@ -1,6 +1,6 @@
 """What every system can do. As a folder it is `config.json` and `model.safetensors`, readable without this library."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, overload
 
@@ -14,11 +14,17 @@ from saccade.config import ModelConfig
 from saccade.files import whole_file
 from saccade.images import Sources, add_positions
 from saccade.module_modes import weights_follow
+from saccade.options import make
 from saccade.output import Output
 from saccade.registry import build, import_parts, parts
 
 AnySystem = TypeVar("AnySystem", bound="System")
 PARTS = ("view", "scorer", "selection", "extraction", "features", "aggregation", "prediction")
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """For systems that take none: all that they can be told is an option of one of their stages."""
 
 
 class System(nn.Module):
@@ -27,6 +33,7 @@ class System(nn.Module):
     Its parts are attributes by the names of their stages, None where it has no such part.
 
     configured:     the parts that it takes from its config.
+    own_options:    what `config.options` may hold, a dataclass.
     takes_sources:  it reads images by their view and equally sized regions alone, so they need not be tensors.
     exports_sizes:  as a graph it takes batches and images of any size; otherwise it is written for one.
     why_not_export: why it cannot be written as a graph at all.
@@ -34,6 +41,7 @@ class System(nn.Module):
     """
 
     configured: ClassVar[tuple[str, ...]] = ()
+    own_options: ClassVar[type] = NoOptions
     takes_sources: bool = True
     exports_sizes: bool = False
     why_not_export: str | None = None
@@ -42,6 +50,7 @@ class System(nn.Module):
     def __init__(self, config: ModelConfig | None = None):
         super().__init__()
         self._config = config
+        self.options: Any = make(f"the system {config.system}", self.own_options, config.options) if config else None
         for name in PARTS:
             setattr(self, name, None)
 
@@ -172,11 +181,3 @@ def refuse_glance(config: ModelConfig) -> None:
     """For systems that would leave it unsaid that they do not look at the whole image."""
     if config.extraction.get("glance"):
         raise ValueError(f"the system {config.system} has no glance at the whole image: remove extraction.glance")
-
-
-def refuse_options(config: ModelConfig) -> None:
-    """For systems that take none: all that they can be told is an option of one of their stages."""
-    if config.options:
-        raise ValueError(
-            f"the system {config.system} has no options of its own, got {', '.join(config.options)}: see its stages"
-        )

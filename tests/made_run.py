@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,10 +12,11 @@ from saccade.config import ModelConfig
 from saccade.data import ImageDataset, collate, load, unit_range
 from saccade.evaluation import measure, predict_batch
 from saccade.evaluation.tabulate import tabulate
+from saccade.looking import look_at_slots
 from saccade.model import PatchSelectionModel
 from saccade.runs import RunFolder
 from saccade.runs.step_tables import TrainingWarning
-from saccade.runs.training_panels import Glance, Panel
+from saccade.runs.training_panels import Panel
 from saccade.training.recipe import dump_recipe
 
 CLASSES = ("across", "along")
@@ -36,7 +38,7 @@ def made_run(tmp_path_factory) -> Path:
         metrics.add(row.pop("step"), row)
     metrics.save()
     files.open_warnings().add(TrainingWarning(10, "one_class", "It says <along> & nothing else."))
-    phases = [{"name": "warm-up", "from": 0, "to": 4}, {"name": "training", "from": 4, "to": 16}]
+    phases = [{"name": "label_free", "from": 0, "to": 4}, {"name": "labels", "from": 4, "to": 16}]
     facts = files.begin(seed=0, parameters=1234, phases=phases, accelerator="cpu")
     facts.known |= {"seconds_of_training": 90.0, "hardware": "a core"}
     facts.finish()
@@ -70,23 +72,12 @@ def write_evaluation(folder: RunFolder, model: PatchSelectionModel, data: ImageD
 
 
 @torch.no_grad()
-def make_panel(model: PatchSelectionModel, data: ImageDataset, step: int, sigma: float) -> Panel:
+def make_panel(model: Any, data: ImageDataset, step: int, sigma: float) -> Panel:
     model.selection.train().sigma = sigma
-    glances = []
-    for label in (0, 1):
-        image = data[label].image
-        output, grid = model(unit_range(image[None])), model.grid((64, 64))
-        patches = model.extraction(unit_range(image[None]), output.selection, grid)[0]
-        glances.append(
-            Glance(
-                label=label,
-                image=image.permute(1, 2, 0).numpy(),
-                size=(64, 64),
-                scores=output.scores[0].reshape(grid.shape).numpy(),
-                patches=(255 * patches.permute(0, 2, 3, 1)).round().byte().numpy(),
-                boxes=output.boxes[0].numpy(),
-                weight=output.selection.weight[0].numpy(),
-            )
-        )
+    looks = []
+    for image in (data[0].image, data[1].image):
+        pixels = unit_range(image[None])
+        look = look_at_slots(model(pixels), size=(64, 64), seen=pixels)
+        looks.append(look._replace(picture=image.permute(1, 2, 0).numpy()))
     model.eval()
-    return Panel(step, (step - 4) / 12, sigma, tuple(glances))
+    return Panel(step, (step - 4) / 12, sigma, tuple(looks))

@@ -241,7 +241,7 @@ def test_images_too_large_for_memory_are_left_out(tmp_path, monkeypatch):
     (run / "recipe.yaml").write_text(json.dumps({"data": {"path": str(spots)}}))
     monkeypatch.setattr(parity, "LARGE_PX", 1000)
     assert "random images" in parity.find_images(run, None, config=config, image_size=(60, 72)).source
-    with pytest.raises(ValueError, match="no image in .* that this model can take"):
+    with pytest.raises(ValueError, match=r"no image in .* that this model can take"):
         parity.find_images(run, spots, config=config, image_size=(60, 72))
 
 

@@ -1,12 +1,17 @@
 """Where a model looked: what it says of itself, in pixels of the file."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from saccade import ModelConfig, Preparation, build_model, look_at
 from saccade.extraction import Grid, extract
-from saccade.looking import look_at_slots
+from saccade.images import open_image
+from saccade.looking import SHOWN_PX, look_at_slots, make_picture
+from saccade.output import Output
+from saccade.selection.selection import identity_selection
 
 STAGES = {
     "num_classes": 3,
@@ -25,7 +30,7 @@ def seen() -> torch.Tensor:
     return bytes_.float() / 255
 
 
-def make(**stages):
+def make(**stages) -> Any:
     torch.manual_seed(0)
     return build_model(ModelConfig(**{**STAGES, **stages})).eval()
 
@@ -99,3 +104,38 @@ def test_the_score_map_spans_the_cells_its_patches_are_centered_on():
 
 def test_a_single_cell_is_as_wide_as_its_patch():
     assert Grid(torch.tensor([5]), torch.tensor([10]), (30, 40)).extent == (10.0, 5.0, 50.0, 35.0)
+
+
+@torch.no_grad()
+def test_of_a_soft_selection_only_what_is_in_a_slot_was_looked_at(seen):
+    output = make(selection={"name": "perturbed", "k": 3, "num_samples": 8, "sigma": 0.3, "discrete": False})(seen)
+    used = output.selection.used
+    assert not used.all()  # one of the two images needs fewer
+    for row in range(2):
+        look = look_at(output, row, size=(64, 80))
+        assert sorted(look.boxes.tolist()) == sorted(output.boxes[row, used[row]].tolist())
+        scores = output.scores[row, output.selection.index[row, used[row]]]
+        np.testing.assert_allclose(look.box_scores, scores.sort(descending=True).values)
+
+
+@torch.no_grad()
+def test_glimpses_have_no_scores_and_crops_of_one_size(seen):
+    output = make(system="spatial", options={"k": 2})(seen)
+    look = look_at(output, size=(64, 80), seen=seen)
+    np.testing.assert_array_equal(look.boxes, output.boxes[0])
+    assert (len(look.crops), len(look.box_scores), look.scores.size) == (2, 0, 0)
+
+
+def test_a_picture_is_as_large_as_it_is_ever_shown():
+    small, large = (torch.randint(256, (3, 30, side), dtype=torch.uint8) for side in (40, 3 * SHOWN_PX))
+    np.testing.assert_array_equal(make_picture(small), small.permute(1, 2, 0))
+    assert make_picture(large).shape == make_picture(open_image(large)).shape == (10, SHOWN_PX, 3)
+def test_of_more_proposals_than_are_looked_at_only_those_that_are_count():
+    """As in training of NTS-Net."""
+    scores = torch.tensor([[0.1, 0.9, 0.5, 0.7]])
+    selection = identity_selection(torch.tensor([[1, 3, 2]]), scores.dtype)
+    boxes = torch.tensor([[[1, 1, 3, 3], [3, 3, 5, 5]]])
+    output = Output(torch.zeros(1, 2), scores, scores, selection, boxes)
+    look = look_at(output, size=(8, 8))
+    assert look.boxes.tolist() == boxes[0].tolist()
+    assert look.box_scores.tolist() == pytest.approx([0.9, 0.7])

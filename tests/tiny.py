@@ -9,7 +9,8 @@ import numpy as np
 from PIL import Image
 
 from saccade.config import Stages
-from saccade.training.recipe import DataOptions, Recipe, WarmUp
+from saccade.training.phases import LabelFreeOptions, Training
+from saccade.training.recipe import DataOptions, Recipe
 
 SIDE, SPOT = 64, 12
 
@@ -35,7 +36,7 @@ def make_spots(folder: Path, count: int = 60, *, sizes: tuple[int, ...] = (SIDE,
 
 
 def tiny_recipe(data: Path, **changes: Any) -> Recipe:
-    """Four steps of warm-up and twelve of training, validated every five."""
+    """Four steps without labels and twelve with them, validated every five."""
     stages = Stages(
         view={"scale": 0.25},
         scorer={"name": "conv", "widths": [4], "pool": 2},
@@ -47,7 +48,7 @@ def tiny_recipe(data: Path, **changes: Any) -> Recipe:
     recipe = Recipe(
         data=options,
         model=stages,
-        warm_up=WarmUp(steps=4),
+        training=Training(label_free=LabelFreeOptions(steps=4, lr=1e-3)),
         steps=12,
         batch=4,
         validate_every=5,

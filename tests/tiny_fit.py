@@ -1,39 +1,58 @@
-"""The training part of a run with chosen callbacks and nothing around it: no report, no test."""
+"""The training part of a run and nothing around it: no report, no test."""
 
 from pathlib import Path
 from typing import Any
 
-import lightning
-from lightning.pytorch import Callback
+from lightning.fabric import seed_everything
+from rich.console import Console
 
-from saccade.training import trainer
-from saccade.training.callbacks.checkpoints import Checkpoints, latest_whole
+from saccade.data.dataset import ImageDataset
+from saccade.runs import RunFolder
+from saccade.training import loop
+from saccade.training.devices import make_fabric
+from saccade.training.learner import Learner
 from saccade.training.recipe import Recipe
-from saccade.training.run import make_task
-from saccade.training.task import Task
+from saccade.training.run import make_learner, open_data
 
 
-def make_trainer(recipe: Recipe, folder: Path, *callbacks: Callback, logger: Any = False) -> lightning.Trainer:
-    return trainer.make_trainer(recipe, folder, callbacks=list(callbacks), logger=logger)
+def make_parts(recipe: Recipe) -> tuple[Learner, dict[str, ImageDataset]]:
+    """The model of a run before its first step, and its data."""
+    seed_everything(recipe.seed, verbose=False)
+    data = open_data(recipe)
+    return make_learner(recipe, data), data
 
 
-def fit(recipe: Recipe, folder: Path, *callbacks: Callback, logger: Any = False) -> None:
+def fit(recipe: Recipe, folder: Path, console: Console | None = None) -> Learner:
     """Train from the beginning, or from the last checkpoint in `folder`."""
-    trainer = make_trainer(recipe, folder, *callbacks, Checkpoints(folder, best_by="accuracy"), logger=logger)
-    trainer.fit(make_task(recipe), ckpt_path=latest_whole(folder / "checkpoints"))
+    (learner, data), fabric, files = make_parts(recipe), make_fabric(recipe), RunFolder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    fabric.launch()
+    facts = files.begin(seed=0, parameters=0, phases=[], accelerator="cpu")
+    facts.start_clock()
+    loop.fit(fabric, learner, data, files, facts, console or Console(quiet=True))
+    return learner
+
+
+def at_step(number: int, act: Any, monkeypatch: Any) -> None:
+    """Lets `act` happen when step `number` is about to be taken, once."""
+    prepare = loop.prepare_step
+
+    def act_or_prepare(optimizer: Any, recipe: Recipe, step: int) -> None:
+        if step == number:
+            monkeypatch.setattr(loop, "prepare_step", prepare)
+            act()
+        prepare(optimizer, recipe, step)
+
+    monkeypatch.setattr(loop, "prepare_step", act_or_prepare)
 
 
 def crash_at(step: int, monkeypatch: Any) -> None:
     """The next run fails when `step` is about to be taken."""
-    begin = Task.on_train_batch_start
+    at_step(step, crash, monkeypatch)
 
-    def begin_or_crash(self: Task, batch: Any, batch_idx: int) -> None:
-        if self.global_step == step:
-            monkeypatch.undo()
-            raise CrashError
-        begin(self, batch, batch_idx)
 
-    monkeypatch.setattr(Task, "on_train_batch_start", begin_or_crash)
+def crash() -> None:
+    raise CrashError
 
 
 class CrashError(RuntimeError):

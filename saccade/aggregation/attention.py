@@ -16,7 +16,7 @@ from saccade.selection import Candidates, Selection
 
 @register("aggregation", "attention")
 class GatedAttention(Pool):
-    """Slots B K D → B D; `hidden` is the height of V and U, 128 in the publication. No biases, as in the equation.
+    """Gated attention over the slots, B K D → B D, without biases; `hidden` is the height of V and U.
 
     >>> import torch
     >>> GatedAttention(6).attention(torch.ones(1, 4, 6))  # equal slots share alike

@@ -22,7 +22,7 @@ POOLS = {"mean": Mean, "max": Max}
 
 @register("aggregation", "placed")
 class Placed(nn.Module, Aggregator):
-    """Slots B K D → B D."""
+    """The mean or the largest value over slots that know where they come from."""
 
     needs_cells = True
 

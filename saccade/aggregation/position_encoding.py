@@ -48,8 +48,6 @@ class Positions(nn.Module):
 
     def __init__(self, cells: tuple[int, int], width: int, *, encoding: Encoding = "random"):
         super().__init__()
-        if encoding not in ENCODINGS:  # from a recipe it comes unchecked
-            raise ValueError(f"encoding is {encoding!r}, expected one of {', '.join(ENCODINGS)}")
         self.cells = cells
         self.weight = nn.Parameter(ENCODINGS[encoding](cells, width))
 

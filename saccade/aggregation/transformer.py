@@ -22,7 +22,7 @@ from saccade.selection import Selection
 
 @register("aggregation", "transformer")
 class Transformer(nn.Module, Aggregator):
-    """Slots B K D → B `dim`."""
+    """Attention between the slots, which know where they come from: the paper's. B K D → B `dim`."""
 
     needs_cells = True
 

@@ -7,20 +7,20 @@ change something. Commands import what they need when they run, so that `--help`
 import argparse
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jsonargparse import ArgumentParser, Namespace
 
-from saccade.cli.command import Command, Group
+from saccade.cli.command import Command, Group, WordCommand
 from saccade.cli.data import DATA
 from saccade.cli.export import EXPORT
 from saccade.cli.predict import PREDICT
 from saccade.cli.reproduce import REPRODUCE
 from saccade.cli.runs import EVALUATE, RECIPES, REPORT
 from saccade.cli.serve import SERVE
-from saccade.cli.train import TRAIN, spell_out
+from saccade.cli.train import TRAIN
 
-COMMANDS: dict[str, Command | Group] = {
+COMMANDS: dict[str, Command | WordCommand | Group] = {
     "data": DATA,
     "recipes": RECIPES,
     "train": TRAIN,
@@ -49,23 +49,26 @@ def _parser(description: str) -> ArgumentParser:
     )
 
 
-def _add_commands(parser: ArgumentParser, commands: dict[str, Command | Group] | dict[str, Command]) -> None:
+def _add_commands(parser: ArgumentParser, commands: Mapping[str, Command | WordCommand | Group]) -> None:
     subcommands = parser.add_subcommands(metavar="COMMAND", title="commands", description=None)
     for name, command in commands.items():
         child = _parser(command.help)
         subcommands.add_subcommand(name, child, help=command.help)
         if isinstance(command, Group):
             _add_commands(child, command.commands)
-        else:
+        elif isinstance(command, Command):
             command.add_arguments(child)
 
 
-def _find(args: Namespace) -> tuple[Command, Namespace]:
-    command = COMMANDS[args.subcommand]
-    args = args[args.subcommand]
+def _run(words: Sequence[str]) -> int:
+    command = COMMANDS.get(words[0])
+    if isinstance(command, WordCommand):
+        return command.run(words[1:])
+    args: Namespace = build_parser().parse_args(words)[words[0]]
     if isinstance(command, Group):
         command, args = command.commands[args.subcommand], args[args.subcommand]
-    return command, args
+    assert isinstance(command, Command)  # the parser has refused everything else
+    return command.run(args)
 
 
 def _help_for(words: Sequence[str]) -> str:
@@ -89,9 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words or (len(words) == 1 and isinstance(COMMANDS.get(words[0]), Group)):
         words.append("--help")
     try:
-        words = spell_out(words)
-        command, args = _find(build_parser().parse_args(words))
-        return command.run(args)
+        return _run(words)
     except argparse.ArgumentError as error:
         return _fail(error, debug, hint=f"; see {_help_for(words)}")
     except (ValueError, OSError) as error:

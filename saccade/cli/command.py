@@ -1,6 +1,6 @@
 """What a command is: its words, its arguments, and the function that runs it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from jsonargparse import ArgumentParser, Namespace
@@ -12,6 +12,13 @@ class Command(NamedTuple):
     help: str
     add_arguments: Callable[[ArgumentParser], None]
     run: Callable[[Namespace], int]
+
+
+class WordCommand(NamedTuple):
+    """A command that parses its words itself."""
+
+    help: str
+    run: Callable[[Sequence[str]], int]
 
 
 class Group(NamedTuple):

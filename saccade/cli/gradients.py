@@ -1,4 +1,4 @@
-"""`saccade report gradients`: measure the gradients of the selectors and draw how good they are."""
+"""`saccade reproduce gradient-quality`: measure the gradients of the selectors and draw how good they are."""
 
 from __future__ import annotations
 
@@ -11,25 +11,23 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from saccade.report.gradients import Case, Quality, Study
+    from saccade.reproduce.gradient_quality.gradient_study import Case, Quality, Study
 
 PLAIN_LINES = 5
 
 
-def report_gradients(out: Path, *, seed: int) -> int:
-    """Write gradients.png and gradients.csv into `out`, and say what is in them."""
-    from rich.console import Console
-
-    from saccade.report import gradients
-    from saccade.report.gradient_chart import draw_gradients, save_picture
+def measure_gradients(out: Path, console: Console, *, seed: int) -> int:
+    """Write gradient-quality.png and gradient-quality.csv into `out`, and say what is in them."""
+    from saccade.reproduce.gradient_quality import NAME, gradient_study
+    from saccade.reproduce.gradient_quality.gradient_chart import draw_gradients, save_picture
 
     if out.is_file():
-        raise ValueError(f"--out is {out}, a file; expected the folder for gradients.png and gradients.csv")
+        raise ValueError(f"--out is {out}, a file; expected the folder for {NAME}.png and {NAME}.csv")
     out.mkdir(parents=True, exist_ok=True)
-    console, study = Console(), gradients.PAPER_SIZE
-    table = gradients.gradient_quality(study, seed=seed, track=partial(follow, console=console))
-    numbers = gradients.write_csv(table, out / "gradients.csv")
-    picture = save_picture(draw_gradients(table, study), out / "gradients.png")
+    study = gradient_study.PAPER_SIZE
+    table = gradient_study.gradient_quality(study, seed=seed, track=partial(follow, console=console))
+    numbers = gradient_study.write_csv(table, out / f"{NAME}.csv")
+    picture = save_picture(draw_gradients(table, study), out / f"{NAME}.png")
     console.print(summarize(table, study))
     for name, path in (("numbers", numbers), ("picture", picture)):
         console.print(f"{name}: {path.absolute().as_uri()}", soft_wrap=True, highlight=False)

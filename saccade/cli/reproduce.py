@@ -1,4 +1,4 @@
-"""`saccade reproduce TABLE`: the paper's tables and its speed figure, ours beside theirs."""
+"""`saccade reproduce TABLE`: the paper's tables and its speed figure, ours beside theirs; and studies of our own."""
 
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
-from jsonargparse.typing import PositiveInt
+from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from saccade.cli.command import Command
+from saccade.cli.gradients import measure_gradients
 from saccade.cli.memory import keep_freed_memory
+from saccade.reproduce import gradient_quality
 from saccade.reproduce.paper_tables import TABLES
 from saccade.reproduce.speed import contestants as speed
 from saccade.reproduce.table_types import SCALES, choose
@@ -20,9 +22,10 @@ if TYPE_CHECKING:
 
     from saccade.reproduce.jobs import Job, Request
 
-NAMES = (*TABLES, speed.NAME)
+NAMES = (*TABLES, speed.NAME, gradient_quality.NAME)
 # What means nothing where nothing is trained, and its defaults.
 OF_RUNS = {"scale": "small", "seeds": None, "rows": None, "again": False, "data": None, "weights": None, "jobs": None}
+OWN_FLAGS = {"rounds": speed.NAME, "seed": gradient_quality.NAME}
 JOBS = {"small": 2, "full": 1}
 ROUNDS = 3
 
@@ -30,8 +33,9 @@ ROUNDS = 3
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.description = (
         "Train every run of a table that is missing, and write TABLE.csv, TABLE.md and pictures. What is done is "
-        "skipped; what was stopped goes on. The table speed trains nothing: it times networks on this machine, on the "
-        "GPU if there is one, anew each time, and takes no flags but --out, --rounds and --list."
+        "skipped; what was stopped is resumed. Two tables train nothing, are made anew each time and take no flags "
+        "but --out, --list and one of their own: speed times networks on this machine, on the GPU if there is one "
+        "(--rounds), gradient-quality compares the gradients of the selectors with the exact one (--seed)."
     )
     parser.add_argument("table", type=str, nargs="?", help=f"one of {', '.join(NAMES)}; with --list, all of them")
     parser.add_argument(
@@ -64,6 +68,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", type=PositiveInt, help=f"of speed alone: timings of each system (default: {ROUNDS})"
     )
+    parser.add_argument("--seed", type=NonNegativeInt, help="of gradient-quality alone: other problems (default: 0)")
     parser.add_argument("--list", action="store_true", help="show the rows, their commands and how far they are")
 
 
@@ -74,13 +79,15 @@ def reproduce(args: Namespace) -> int:
     console = Console()
     if args.table is None and args.list:
         return _list_tables(console)
-    if args.table == speed.NAME:
-        return _speed(args, console)
+    if args.table in UNTRAINED:
+        _refuse_flags(args)
+        return UNTRAINED[args.table](args, console)
     if args.table not in TABLES:
         came = "no table" if args.table is None else f"no table {args.table!r}"
         raise ValueError(f"{came}: choose one of {', '.join(NAMES)}; `saccade reproduce --list` tells what they are")
-    if args.rounds is not None:
-        raise ValueError(f"--rounds is for the table {speed.NAME} alone; {args.table} has runs: give --seeds")
+    for flag, name in OWN_FLAGS.items():
+        if args[flag] is not None:
+            raise ValueError(f"--{flag} is for the table {name} alone; {args.table} has runs: give --seeds")
     from saccade.reproduce.collect import made_elsewhere
     from saccade.reproduce.jobs import Request, list_jobs
 
@@ -128,11 +135,24 @@ def _reproduce(request: "Request", jobs: Sequence["Job"], at_once: int, console:
     return 1 if failures else 0
 
 
-def _speed(args: Namespace, console: "Console") -> int:
-    if given := [f"--{name}" for name, default in OF_RUNS.items() if args[name] != default]:
+def _refuse_flags(args: Namespace) -> None:
+    """Those that mean nothing for a table without runs."""
+    others = {flag: None for flag, name in OWN_FLAGS.items() if name != args.table}
+    if given := [f"--{name}" for name, default in (OF_RUNS | others).items() if args[name] != default]:
+        own = next(flag for flag, name in OWN_FLAGS.items() if name == args.table)
         raise ValueError(
-            f"leave out {', '.join(given)}: {speed.NAME} trains nothing, and takes --out, --rounds and --list only"
+            f"leave out {', '.join(given)}: {args.table} trains nothing, and takes --out, --{own} and --list only"
         )
+
+
+def _gradient_quality(args: Namespace, console: "Console") -> int:
+    if args.list:
+        _plainly(console)(gradient_quality.TITLE)
+        return 0
+    return measure_gradients(args.out, console, seed=args.seed or 0)
+
+
+def _speed(args: Namespace, console: "Console") -> int:
     setting, say = speed.Setting(), _plainly(console)
     if args.list:
         for system in setting.systems():
@@ -162,6 +182,7 @@ def _list_tables(console: "Console") -> int:
         counts = [str(sum(row.plan(scale) is not None for row in table.rows)) for scale in SCALES]
         shown.add_row(table.name, table.title, table.source, *counts)
     shown.add_row(speed.NAME, speed.TITLE, speed.SOURCE, "–", "–")
+    shown.add_row(gradient_quality.NAME, gradient_quality.TITLE, "none", "–", "–")
     console.print(shown)
     return 0
 
@@ -175,5 +196,8 @@ def _list_jobs(jobs: Sequence["Job"], done: Collection[tuple[str, int]], told: s
         console.print("\n    ".join(lines), soft_wrap=True, highlight=False, markup=False)
     return 0
 
+
+# Tables for which nothing is trained.
+UNTRAINED = {speed.NAME: _speed, gradient_quality.NAME: _gradient_quality}
 
 REPRODUCE = Command("run a table of the paper, ours beside theirs", _add_arguments, reproduce)

@@ -1,12 +1,10 @@
-"""Commands on runs and recipes: `saccade recipes`, `saccade evaluate RUN`, `saccade report RUN…|gradients`."""
+"""Commands on runs and recipes: `saccade recipes`, `saccade evaluate RUN`, `saccade report RUN…`."""
 
 from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
-from jsonargparse.typing import NonNegativeInt
 
 from saccade.cli.command import Command
-from saccade.cli.gradients import report_gradients
 from saccade.cli.memory import keep_freed_memory
 from saccade.recipes import list_recipes
 
@@ -57,34 +55,18 @@ def evaluate(args: Namespace) -> int:
 
 
 def _add_report_arguments(parser: ArgumentParser) -> None:
-    # Not paths: those would make the word and ./gradients, a folder of that name, the same.
-    parser.add_argument(
-        "runs",
-        type=str,
-        nargs="+",
-        help="one run: its report; several: side by side; the word gradients: how good each selector's gradient is",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help="where to write the page (default: in the run, or comparison.html), or the folder for gradients.png and "
-        "gradients.csv (default: this one)",
-    )
-    parser.add_argument("--seed", type=NonNegativeInt, help="for gradients: another seed, other problems (default: 0)")
+    parser.add_argument("runs", type=Path, nargs="+", help="one run: its report; several: side by side")
+    parser.add_argument("--out", type=Path, help="where to write the page (default: in the run, or comparison.html)")
 
 
 def report(args: Namespace) -> int:
-    """Write the report of a run, compare several, or draw how good the gradients are."""
-    if args.runs == ["gradients"]:
-        return report_gradients(args.out or Path(), seed=args.seed or 0)
-    if args.seed is not None:
-        raise ValueError("--seed is for `saccade report gradients` only: the report of a run draws nothing at random")
+    """Write the report of a run, or compare several."""
     from rich.console import Console
 
+    from saccade.report import write_report
     from saccade.report.compare import compare, write_comparison
-    from saccade.report.page import write_report
 
-    console, runs = Console(), [Path(run) for run in args.runs]
+    console, runs = Console(), args.runs
     if len(runs) == 1:
         page = write_report(runs[0], args.out)
     else:
@@ -96,4 +78,4 @@ def report(args: Namespace) -> int:
 
 RECIPES = Command("list the recipes that ship", _no_arguments, show_recipes)
 EVALUATE = Command("measure the best model of a run", _add_evaluate_arguments, evaluate)
-REPORT = Command("write a run's report, compare runs, or compare gradients", _add_report_arguments, report)
+REPORT = Command("write a run's report, or compare runs", _add_report_arguments, report)

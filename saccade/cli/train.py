@@ -1,129 +1,90 @@
-"""`saccade train SOURCE`: from a recipe, or from a folder of one's own images, to a trained model and its report."""
+"""`saccade train SOURCE`: from a recipe, or from a folder of one's own images, to a trained model and its report.
+
+Words are read twice: first for SOURCE and the flags as typed, since SOURCE says which recipe it is that flags change
+(that of a file, that of a run that began, or what one's own images ask for); then for the flags, on top of that one.
+"""
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jsonargparse import ActionConfigFile, ArgumentParser, Namespace  # pyright: ignore[reportPrivateImportUsage]
+from jsonargparse import ArgumentParser
 
-from saccade.cli.command import Command
+from saccade.cli.command import WordCommand
 from saccade.cli.memory import keep_freed_memory
 from saccade.recipes import find_recipe, list_recipes
-from saccade.training.recipe import add_recipe_arguments, as_recipe, parse_recipe
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from saccade.data.records import Records
+    from saccade.training.recipe import Recipe
 
-# Flag → the key of the recipe it stands for.
+DESCRIPTION = (
+    "SOURCE is a recipe (its name, see `saccade recipes`, or a .yaml file), or your own data: a folder with one folder "
+    "of images per class, or a table with the columns image,label[,split][,boxes]. A run that was stopped is resumed "
+    "by the same command."
+)
+
+
+class Short(NamedTuple):
+    """A flag that is short for a longer one."""
+
+    key: str
+    help: str
+
+
 SHORT = {
-    "--k": "--model.selection.k",
-    "--patch": "--model.extraction.patch",
-    "--view_scale": "--model.view.scale",
-    "--weights": "--model.features.weights",
-    "--skip_bad": "--data.skip_bad",
+    "k": Short("model.selection.k", "patches to look at"),
+    "patch": Short("model.extraction.patch", "side of a patch in pixels, or [height, width]"),
+    "view_scale": Short("model.view.scale", "size of the scorer's view relative to the image"),
+    "backbone": Short("model.features", "feature network: the name of a timm model"),
+    "weights": Short("model.features.weights", "its weights, a .safetensors file with timm's key names"),
+    "resize": Short("model.preparation.resize", "[height, width] every image is resized to"),
+    "skip_bad": Short("data.skip_bad", "true: leave out files that cannot be read instead of stopping there"),
 }
 
 
-def spell_out(words: Sequence[str]) -> list[str]:
-    """`train SOURCE --k 5` → `train --recipe=FILE --model.selection.k=5`: a recipe comes before what changes it.
+class Typed(NamedTuple):
+    """What was typed: SOURCE, the run folder, and all other flags by their whole names, each `--key=value`."""
 
-    >>> spell_out(["train", "--steps", "10", "photos", "--k=5"])
-    ['train', '--source=photos', '--given=steps,model.selection.k', '--data.path=photos', '--steps=10', \
-'--model.selection.k=5']
+    source: str
+    out: Path
+    flags: list[str]
+
+
+def read_words(words: Sequence[str]) -> Typed:
+    """The first pass.
+
+    >>> read_words(["--steps", "10", "photos", "--k=5"])
+    Typed(source='photos', out=PosixPath('runs/photos'), flags=['--model.selection.k=5', '--steps=10'])
     """
-    if list(words[:1]) != ["train"] or {"-h", "--help"} & set(words):
-        return list(words)
-    flags = [_spell_out_flag(flag) for flag in _join_values(words[1:])]
-    sources = [word for word in flags if not word.startswith("-")]
+    sources, values, rest = [], {}, iter(words)
+    for word in rest:
+        if not word.startswith("--"):
+            sources.append(word)
+            continue
+        name, equals, value = word[2:].partition("=")
+        value = value if equals else next(rest, "--")
+        if value.startswith("--"):
+            raise ValueError(f"--{name} has no value: give one, as in --{name}=1; see saccade train --help")
+        name = name.replace("-", "_")  # whoever writes --view-scale means it
+        values[SHORT[name].key if name in SHORT else name] = _spell_out(name, value)
     if len(sources) != 1:
         what = f"got {', '.join(sources)}" if sources else "got none"
         raise ValueError(f"train needs one recipe, folder of images or table, {what}: see saccade train --help")
-    recipe = find_recipe(sources[0])
-    flags.remove(sources[0])
-    # A stage before its keys, in whatever order they were typed: it would replace them (--backbone is a whole stage).
-    flags.sort(key=lambda flag: flag.partition("=")[0].count("."))
-    given = ",".join(flag.partition("=")[0].removeprefix("--") for flag in flags)
-    begin = f"--recipe={recipe}" if recipe else f"--data.path={sources[0]}"
-    return ["train", f"--source={sources[0]}", f"--given={given}", begin, *flags]
+    out = Path(values.pop("out", None) or Path("runs") / run_name(sources[0]))
+    # In alphabetical order a stage comes before its keys, which it would replace (--backbone is a whole stage).
+    return Typed(sources[0], out, [f"--{key}={value}" for key, value in sorted(values.items())])
 
 
-def _join_values(words: Sequence[str]) -> Iterator[str]:
-    """`--steps 10` → `--steps=10`: every flag of `train` takes one value."""
-    rest = iter(words)
-    for word in rest:
-        alone = word.startswith("--") and "=" not in word
-        value = next(rest, None) if alone else None
-        yield word if value is None else f"{word}={value}"
-
-
-def _spell_out_flag(flag: str) -> str:
-    name, equals, value = flag.partition("=")
-    if name.startswith("--"):
-        name = f"--{name[2:].replace('-', '_')}"  # whoever writes --view-scale means it
-    if name == "--backbone":
-        return f"--model.features={json.dumps({'name': 'backbone', 'model': value})}"
-    return f"{SHORT.get(name, name)}{equals}{value}"
-
-
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.usage = "saccade train SOURCE [--out RUN] [--k 10] [--patch 100] [--steps 1000] [--KEY VALUE …]"
-    parser.description = (
-        "SOURCE is a recipe (its name, see `saccade recipes`, or a .yaml file), or your own data: a folder with one "
-        "folder of images per class, or a table with the columns image,label[,split][,boxes]. A run that was stopped "
-        "resumes with the same command."
-    )
-    for hidden in ("--source", "--given"):
-        parser.add_argument(hidden, help=argparse.SUPPRESS)
-    parser.add_argument("--recipe", action=ActionConfigFile, help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, help="the run folder (default: runs/NAME)")
-    parser.add_argument("--k", help="patches to look at")
-    parser.add_argument("--patch", help="side of a patch in pixels, or [height, width]")
-    parser.add_argument("--view_scale", help="size of the scorer's view relative to the image")
-    parser.add_argument("--backbone", help="feature network: the name of a timm model")
-    parser.add_argument("--weights", help="its weights, a .safetensors file with timm's key names")
-    parser.add_argument("--skip_bad", help="true: leave out files that cannot be read instead of stopping there")
-    add_recipe_arguments(parser)
-
-
-def train(args: Namespace) -> int:
-    """Train, or resume, and write the report; 130 if the user stopped it."""
-    from rich.console import Console
-
-    from saccade.runs import RunFolder
-    from saccade.training.interrupts import Stopped
-    from saccade.training.recipe_rules import check_recipe
-    from saccade.training.run import train as run
-
-    keep_freed_memory()
-    console = Console()
-    out = args.out or Path("runs") / run_name(args.source)
-    values, records = (args, None) if args.recipe else _complete(args, out, console)
-    recipe = as_recipe(values)
-    check_recipe(recipe)
-    files = RunFolder(out)
-    complete = files.finished and files.report_file.is_file()
-    try:
-        run(recipe, out, records=records, console=console)
-    except Stopped as stopped:
-        console.print(f"{stopped}; all is saved in {out}, and the same command resumes from there")
-        return 130
-    if not complete:
-        _show_report(out, console)
-    return 0
-
-
-def _show_report(out: Path, console: "Console") -> None:
-    """In the first of several processes."""
-    from lightning.fabric.utilities import rank_zero_only
-
-    from saccade.report.page import write_report
-
-    if getattr(rank_zero_only, "rank", 0) == 0:
-        console.print(f"report: {write_report(out).absolute().as_uri()}", soft_wrap=True)
+def _spell_out(name: str, value: str) -> str:
+    if name == "backbone":
+        return json.dumps({"name": "backbone", "model": value})
+    return f"[{value}]" if name == "imports" and not value.startswith("[") else value
 
 
 def run_name(source: str) -> str:
@@ -135,49 +96,81 @@ def run_name(source: str) -> str:
     return source_name(source)
 
 
-def _complete(args: Namespace, out: Path, console: "Console") -> "tuple[Namespace, Records | None]":
-    """On one's own data: what was not given is chosen from the images, and told with the reason.
+def train(words: Sequence[str]) -> int:
+    """Train, or resume, and write the report; 130 if the user stopped it."""
+    if {"-h", "--help"} & set(words):
+        make_help().print_help()
+        return 0
+    typed = read_words(words)
+    path = find_recipe(typed.source)
+    from rich.console import Console
 
-    The images come with it, if they were listed.
-    """
+    from saccade.report import write_report
+    from saccade.runs import RunFolder
+    from saccade.training.interrupts import Stopped
+    from saccade.training.recipe import load_recipe
+    from saccade.training.run import train as run
+
+    keep_freed_memory()
+    console = Console()
+    recipe, records = (load_recipe(path, typed.flags), None) if path else choose_recipe(typed, console)
+    files = RunFolder(typed.out)
+    complete = files.finished and files.report_file.is_file()
+    try:
+        run(recipe, files, records=records, console=console)
+    except Stopped as stopped:
+        console.print(f"{stopped}; all is saved in {typed.out}, and the same command resumes it")
+        return 130
+    if files.writes and not complete:
+        console.print(f"report: {write_report(files).absolute().as_uri()}", soft_wrap=True)
+    return 0
+
+
+def choose_recipe(typed: Typed, console: "Console") -> tuple["Recipe", "Records | None"]:
+    """On one's own data: what was not given is chosen from the images, and told with the reason."""
     from saccade.runs import RunFolder
     from saccade.training.batches import open_records
-    from saccade.training.defaults import propose, sample_sizes
-    from saccade.training.recipe_rules import check_values
+    from saccade.training.defaults import check_given, flatten, propose, sample_sizes
+    from saccade.training.recipe import load_recipe, parse_given, parse_recipe
 
-    given = {key: _get(args, key) for key in args.given.split(",") if key not in ("", "out")}
-    files = RunFolder(out)
-    if files.is_run and not files.came_to_nothing():  # a run that resumes keeps what was chosen when it began
-        values = parse_recipe(files.recipe_file)
-        if Path(values.data.path or "").resolve() != Path(args.data.path).resolve():
-            given["data.path"] = args.data.path  # other images of the same name: the run is refused
-        for key, value in given.items():
-            chosen = _get(values, key)  # a stage was given in part, and the rest of it was chosen
-            _put(values, key, {**chosen, **value} if isinstance(chosen, dict) and isinstance(value, dict) else value)
-        return values, None
-    recipe = as_recipe(args)
-    check_values(recipe)
-    records = open_records(recipe.data, seed=args.seed)
-    for choice in propose(records, seen=sample_sizes(records), given=given):
-        _put(args, choice.key, choice.value)
+    given, here, run = parse_given(typed.flags), f"--data.path={typed.source}", RunFolder(typed.out)
+    if run.is_run and not run.came_to_nothing():  # what was chosen when it began stays
+        there = load_recipe(run.recipe_file).data.path
+        moved = Path(there or "").resolve() != Path(typed.source).resolve()  # the run will be refused
+        # Key by key: of a stage that was given in part, the rest was chosen.
+        flags = [_as_flag(key, value) for key, value in flatten(given).items()]
+        return load_recipe(run.recipe_file, [*flags, here] if moved else flags), None
+    recipe = parse_recipe([here, *typed.flags])
+    check_given(recipe)
+    records = open_records(recipe.data, seed=recipe.seed)
+    choices = propose(records, seen=sample_sizes(records), given=given)
+    for choice in choices:
         console.print(f"[bold]{choice.key}[/bold] {choice.value}: {choice.reason}", highlight=False)
-    return args, records
+    chosen = [_as_flag(choice.key, choice.value) for choice in choices]
+    return parse_recipe([here, *typed.flags, *chosen]), records
 
 
-def _get(values: Any, key: str) -> Any:
-    """The value of a dotted key, or None: the options of a stage are its own, and may not have it."""
-    for name in key.split("."):
-        values = None if values is None else values.get(name)
-    return values
+def _as_flag(key: str, value: Any) -> str:
+    return f"--{key}={value if isinstance(value, str) else json.dumps(value)}"
 
 
-def _put(values: Any, key: str, value: Any) -> None:
-    *parents, last = key.split(".")
-    for name in parents:
-        if values.get(name) is None:
-            values[name] = {}
-        values = values[name]
-    values[last] = value
+def make_help() -> ArgumentParser:
+    """Every flag, and the parts with their own options."""
+    from saccade.cli.part_help import show_parts
+    from saccade.training.recipe import add_recipe_arguments
+
+    parser = ArgumentParser(
+        prog="saccade train",
+        usage="saccade train SOURCE [--out RUN] [--k 10] [--patch 100] [--steps 1000] [--KEY VALUE …]",
+        description=textwrap.fill(DESCRIPTION, 100),
+        epilog=show_parts(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,  # jsonargparse's own prints Python types
+    )
+    parser.add_argument("--out", help="the run folder (default: runs/NAME)")
+    for name, short in SHORT.items():
+        parser.add_argument(f"--{name}", help=f"{short.help} ({short.key})")
+    add_recipe_arguments(parser)
+    return parser
 
 
-TRAIN = Command("train a model by a recipe or on your own images", _add_arguments, train)
+TRAIN = WordCommand("train a model by a recipe or on your own images", train)

@@ -3,6 +3,7 @@
 import math
 
 import torch
+from scipy.stats import binomtest
 from torch import Tensor
 from torchmetrics.functional.classification import (
     multiclass_accuracy,
@@ -54,15 +55,11 @@ def _auroc(shares: Tensor, label: Tensor, present: Tensor) -> Tensor:
     return multiclass_auroc(shares, label, shares.shape[1], average=None)[present].mean()
 
 
-def wilson_interval(right: int, count: int, *, z: float = 1.96) -> tuple[float, float]:
-    """The share of right answers a model may really have, given `right` of `count` (Wilson; 95% by default).
+def wilson_interval(right: int, count: int) -> tuple[float, float]:
+    """The share of right answers a model may really have, given `right` of `count` (Wilson, 95%).
 
     >>> [round(end, 3) for end in wilson_interval(98, 100)]
     [0.93, 0.994]
     """
-    if not 0 <= right <= count or count < 1:
-        raise ValueError(f"{right} right answers of {count}: expected 0 ≤ right ≤ count and at least one answer")
-    share, spread = right / count, z * z / count
-    center, half = share + spread / 2, z * math.sqrt(share * (1 - share) / count + spread / count / 4)
-    # Rounding may carry the ends a hair outside.
-    return max(0.0, (center - half) / (1 + spread)), min(1.0, (center + half) / (1 + spread))
+    low, high = binomtest(right, count).proportion_ci(method="wilson")
+    return float(low), float(high)

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, distributed
 
 from saccade.data.dataset import Batch, unit_range
-from saccade.evaluation.looking import HIT, best_overlap, mutual_overlap
+from saccade.evaluation.overlaps import HIT, best_overlap, mutual_overlap
 from saccade.images import Sources
 from saccade.output import Output
 from saccade.preparation import center_corner
@@ -19,7 +19,7 @@ class Predictions(NamedTuple):
     """A row per image. Where something does not apply (no boxes, no scorer), it is NaN.
 
     index:   the image's place in its data set.
-    hit:     the share of its boxes that a chosen patch shows; overlap the mean over its boxes (see `looking`).
+    hit:     the share of its boxes that a chosen patch shows; overlap the mean over its boxes (see `overlaps`).
     mutual_overlap: the mean IoU of two of its chosen patches: how much is looked at twice.
     entropy: of the softmax of its raw scores, divided by that of equal scores, log N: 0 sure of one place, 1 of none.
     centers: x and y of the chosen patches relative to the image's width and height; NaN in rows with fewer of them.

@@ -1,5 +1,7 @@
 """Predictions of a data set → the table that a run folder keeps."""
 
+import os
+
 from saccade.data.records import Records
 from saccade.evaluation.predictions import Predictions
 from saccade.runs.prediction_tables import PredictionRow, PredictionTable
@@ -15,7 +17,7 @@ def tabulate(predictions: Predictions, records: Records) -> PredictionTable:
         best = int(shares[row].argmax())
         rows.append(
             PredictionRow(
-                image=str(record.image),
+                image=os.path.abspath(record.image),
                 label=record.label,
                 predicted=records.classes[best],
                 confidence=probabilities[best],
@@ -23,6 +25,7 @@ def tabulate(predictions: Predictions, records: Records) -> PredictionTable:
                 overlap=float(predictions.overlap[row]),
                 entropy=float(predictions.entropy[row]),
                 probabilities=probabilities,
+                boxes=record.boxes,
             )
         )
     return PredictionTable(records.classes, tuple(rows))

@@ -57,7 +57,7 @@ def find_images(run: Path, check: Path | None, *, config: ModelConfig, image_siz
 
 
 def _own_images(run: Path) -> list[Path]:
-    """A few images of a run's data, of its test split if there is one; none where there is no run, or no data any more."""
+    """A few images of a run's data, of its test split if it has one; none if there is no run, or no data any more."""
     folder = RunFolder(run)
     data = folder.recipe().get("data", {}) if folder.is_run else {}
     try:

@@ -9,7 +9,7 @@ per image. A system without a scorer has no scores, one that does not choose has
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -18,7 +18,6 @@ from torch.export import Dim, ExportedProgram
 
 from saccade.looking import best_first
 from saccade.output import Output
-from saccade.selection import Selector
 from saccade.system import System
 
 OUTPUTS = ("logits", "boxes", "scores")
@@ -92,7 +91,7 @@ def _refuse(model: System) -> None:
     system, selection = model.config.system, model.config.selection.get("name")
     if model.why_not_export:
         raise ValueError(f"the system {system} cannot be exported: {model.why_not_export}; choose another model")
-    chooser: Selector | None = model.selection
+    chooser: Any = model.selection
     if chooser and not chooser.repeatable:
         raise ValueError(
             f"the selection {selection} cannot be exported: it draws other patches at every call; choose another"

@@ -157,9 +157,9 @@ class AnchorExtraction(nn.Module):
 
     def __init__(self, patch: int = 224, sizes: Sequence[int] = SIZES_PX):
         super().__init__()
-        if not isinstance(patch, int) or patch < 1:  # from a recipe it comes unchecked
+        if patch < 1:
             raise ValueError(f"patch is {patch}, expected one number of pixels ≥ 1: anchors are read as squares")
-        if not isinstance(sizes, Sequence) or len(sizes) != len(SIZES_PX) or min(sizes) < 2:
+        if len(sizes) != len(SIZES_PX) or min(sizes) < 2:
             raise ValueError(f"sizes are {sizes}, expected three, each at least 2 px, such as {list(SIZES_PX)}")
         self.patch, self.sizes = (patch, patch), tuple(sizes)
 

@@ -4,7 +4,6 @@ Slot k is Σ_s weight[k, s] · patch(index[s]). Patches are read in chunks, mixe
 again instead of storing them: ∂weight[k, s] = ⟨∂X̃_k, patch_s⟩ needs the support only.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from saccade.extraction.grid import GEOMETRIES, Grid, make_grid
+from saccade.extraction.grid import Geometry, Grid, make_grid
 from saccade.extraction.receptive_field import ReceptiveField
 from saccade.images import Sources
 from saccade.selection.candidates import Readable
@@ -50,15 +49,13 @@ class Extraction(nn.Module):
             in details: what the patches say is then understood in its surroundings.
     """
 
-    def __init__(self, patch: int | Sequence[int] = 100, geometry: str = "aligned", glance: bool = False):
+    def __init__(self, patch: int | tuple[int, int] = 100, geometry: Geometry = "aligned", glance: bool = False):
         super().__init__()
-        if geometry not in GEOMETRIES:
-            raise ValueError(f"unknown geometry {geometry!r}: expected one of {', '.join(GEOMETRIES)}")
-        sides = (patch, patch) if isinstance(patch, int) else tuple(patch)
-        if len(sides) != 2 or not all(isinstance(side, int) and side >= 1 for side in sides):
-            raise ValueError(f"patch is {patch}, expected a number of pixels ≥ 1, or two: height and width")
-        self.patch = (sides[0], sides[1])
-        self.geometry = geometry
+        height, width = (patch, patch) if isinstance(patch, int) else patch
+        if min(height, width) < 1:
+            raise ValueError(f"patch is {patch}, expected a side of at least 1 px, or [height, width]")
+        self.patch = (height, width)
+        self.geometry: Geometry = geometry
         self.glance = glance
 
     @property

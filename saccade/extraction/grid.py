@@ -9,7 +9,7 @@ stretched  as the paper's released code has it: stride = ⌊H / rows⌋ image pi
            scored (by up to 15 px at the paper's sizes). For exact reproduction.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -102,11 +102,12 @@ def stretched_corners(image_px: int, view_px: int, patch_px: int, field: Recepti
     return torch.arange(cells) * stride_px - (patch_px - stride_px) // 2
 
 
+Geometry = Literal["aligned", "stretched"]
 GEOMETRIES = {"aligned": aligned_corners, "stretched": stretched_corners}
 
 
 def make_grid(
-    geometry: str,
+    geometry: Geometry,
     *,
     image_size: tuple[int, int],
     view_size: tuple[int, int],

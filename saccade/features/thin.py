@@ -40,7 +40,7 @@ class _Block(nn.Module):
 
 @register("features", "thin")
 class ThinResNet(nn.Module):
-    """Patches n C P P → features n D with D the last of `widths`, one for the stem and one for each block.
+    """A thin ResNet for small evidence: `widths` of the stem and of each block, the last of which is D.
 
     stem_stride:  above 1 for whole images, where full resolution would cost too much; the stem's kernel is
                   2 · stem_stride + 1 wide.
@@ -80,7 +80,7 @@ class ThinResNet(nn.Module):
 
 @register("features", "ats")
 class ATSNet(ThinResNet):
-    """Three blocks of `width` filters and a mean pool."""
+    """The network of attention sampling: three blocks of `width` filters and a mean pool."""
 
     def __init__(self, channels: int = 3, *, width: int = 32, l2_normalize: bool = False):
         super().__init__(channels, widths=(width,) * 4, pool="mean", l2_normalize=l2_normalize)

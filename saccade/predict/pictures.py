@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from PIL import Image
 
+from saccade.drawing import Caption, overlay
 from saccade.predict.outcomes import Prediction
-from saccade.report.overlay import Caption, overlay
 
 DPI = 160  # 1600 pixels wide: sharp on a slide
 

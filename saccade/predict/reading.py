@@ -96,8 +96,9 @@ class Reader(NamedTuple):
 
     def _stays(self, source: Source) -> bool:
         """Whether it is an ordinary file of which the model is to read parts all the same."""
-        parts = isinstance(source, FileImage) and self.by_parts and self.preparation.crop is None
-        return parts and (self.preparation.stream or _is_large(source.path))
+        if not isinstance(source, FileImage) or not self.by_parts or self.preparation.crop:
+            return False
+        return self.preparation.stream or _is_large(source.path)
 
     def _from_parts(self, source: Source) -> UInt8[Tensor, "3 h w"] | Source:
         (height, width), resize = source.size, self.preparation.resize

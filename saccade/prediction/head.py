@@ -18,6 +18,9 @@ class MLPHead(nn.Sequential):
 class LinearHead(nn.Linear):
     """Linear(D → L): the head of the paper's CNN baselines and of NTS-Net."""
 
+    def __init__(self, width: int, num_classes: int):
+        super().__init__(width, num_classes)
+
     def forward(self, input: Float[Tensor, "*shape D"]) -> Float[Tensor, "*shape L"]:
         """Logits of each image."""
         return super().forward(input)

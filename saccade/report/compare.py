@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from saccade.files import write_whole
 from saccade.report.numbers import amount, cost, headline, percent, with_interval
 from saccade.runs import RunFolder
 from saccade.runs.run_contents import Run
@@ -76,18 +75,13 @@ def compare(runs: Sequence[Run | Path | str]) -> "Table":
 
 def write_comparison(runs: Sequence[Run | Path | str], out: Path | str) -> Path:
     """Write the table and the curves of the runs as a page to `out`, and return its path."""
-    from saccade.report.markup import chart, element, page, table
     from saccade.report.plots import curves_together
+    from saccade.report.rendering import chart, write_rendered
 
     if not runs:
         raise ValueError("no runs to compare: give the folders of at least one")
-    runs = _read(runs)
-    body = [
-        element("h1", f"{len(runs)} runs side by side"),
-        table(COLUMNS, rows(runs)),
-        element("h2", "Learning curves"),
-        chart(curves_together(runs), "Accuracy, loss and hit rate of all runs over the images they saw"),
-    ]
-    out = Path(out)
+    runs, out = _read(runs), Path(out)
+    curves = chart(curves_together(runs), "Accuracy, loss and hit rate of all runs over the images they saw")
     out.parent.mkdir(parents=True, exist_ok=True)
-    return write_whole(out, page("Runs side by side · Saccade", *body))
+    values = {"title": "Runs side by side", "columns": COLUMNS, "rows": rows(runs), "curves": curves}
+    return write_rendered(out, "comparison.html.jinja", **values)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.stats import bootstrap
 
 from saccade.evaluation import wilson_interval
 
@@ -50,9 +51,8 @@ def mean(values: Float[np.ndarray, " n"], *, seed: int = 0) -> Estimate:
     """The mean of values in [0, 1]; if all are 0 or 1 it is a share."""
     if np.isin(values, (0, 1)).all():
         return share(values == 1)
-    rng = np.random.default_rng(seed)
-    means = [values[rng.integers(len(values), size=len(values))].mean() for _ in range(DRAWS)]
-    return Estimate(float(values.mean()), *_middle(np.array(means)))
+    drawn = bootstrap((values,), np.mean, n_resamples=DRAWS, batch=100, method="percentile", rng=seed)
+    return Estimate(float(values.mean()), *map(float, drawn.confidence_interval))
 
 
 def average_precision(
@@ -66,7 +66,7 @@ def average_precision(
     times = np.concatenate([np.ones((1, len(label))), _draw_within_classes(label, draws, seed)])  # 1+draws n
     areas = [_areas(probability[:, number], label == number, times) for number in np.unique(label)]
     value, *drawn = np.mean(areas, axis=0)
-    return Estimate(float(value), *(_middle(np.array(drawn)) if value < 1 else ()))
+    return Estimate(float(value), *(map(float, np.quantile(drawn, (0.025, 0.975))) if value < 1 else ()))
 
 
 def _draw_within_classes(label: Int[np.ndarray, " n"], draws: int, seed: int) -> Float[np.ndarray, "draws n"]:
@@ -89,8 +89,3 @@ def _areas(
     found = (times * positive)[:, order].cumsum(axis=1)[:, last]
     step = np.diff(found, axis=1, prepend=0)
     return (step * found / np.maximum(above, 1)).sum(axis=1) / found[:, -1]
-
-
-def _middle(values: Float[np.ndarray, " draws"]) -> tuple[float, float]:
-    low, high = np.quantile(values, (0.025, 0.975))
-    return float(low), float(high)

@@ -49,23 +49,23 @@ class Cost(NamedTuple):
     memory_mb: float
 
 
-def headline(answers: PredictionTable) -> list[Number]:
+def headline(table: PredictionTable) -> list[Number]:
     """Accuracy first; where the model looked only if the data has boxes."""
-    right = np.array([row.right for row in answers.rows])
-    number = {name: place for place, name in enumerate(answers.classes)}
-    label = np.array([number[row.label] for row in answers.rows])
+    right = np.array([row.right for row in table.rows])
+    number = {name: place for place, name in enumerate(table.classes)}
+    label = np.array([number[row.label] for row in table.rows])
     numbers = [
         Number("accuracy", intervals.share(right), "of the answers are right"),
         Number("balanced accuracy", intervals.mean_of_shares(right, label), "are right in the mean over classes"),
         Number(
             "average precision",
-            intervals.average_precision(np.array([row.probabilities for row in answers.rows]), label),
+            intervals.average_precision(np.array([row.probabilities for row in table.rows]), label),
             "area under precision against recall, in the mean over classes",
         ),
     ]
     looked = {
-        "hit rate": ([row.hit for row in answers.rows], "of the boxes of an image are shown by a chosen patch"),
-        "overlap": ([row.overlap for row in answers.rows], "of a box is seen in the patch that shows it best"),
+        "hit rate": ([row.hit for row in table.rows], "of the boxes of an image are shown by a chosen patch"),
+        "overlap": ([row.overlap for row in table.rows], "of a box is seen in the patch that shows it best"),
     }
     for name, (column, meaning) in looked.items():
         values = np.array(column)
@@ -76,17 +76,16 @@ def headline(answers: PredictionTable) -> list[Number]:
 
 def measured(run: Run) -> list[Number]:
     """What else the evaluation wrote down."""
-    values = run.evaluations.get(run.split or "", {})
     return [
-        Number(name.replace("_", " "), Estimate(values[name]), meaning)
+        Number(name.replace("_", " "), Estimate(run.evaluation[name]), meaning)
         for name, meaning in MEASURED.items()
-        if name in values
+        if name in run.evaluation
     ]
 
 
 def cost(run: Run) -> Cost:
     """What the run's model and training took, as far as it is known."""
-    evaluation = run.evaluations.get(run.split or "", {})
+    evaluation = run.evaluation
     pixels = evaluation.get("pixels", {})
     seconds = run.facts.get("seconds_of_training")
     return Cost(

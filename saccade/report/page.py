@@ -1,85 +1,77 @@
-"""A run → `report.html`: one file that tells how good the model is, where it looks, how it learnt, and what it is.
+"""A run → `report.html`: one file that tells how good the model is, where it looks, how it learned, and what it is.
 
-Every section is a function from what it shows to markup, or to None if the run has nothing of it.
+Every section is a function from what it shows to what its part of the template takes, None if the run has nothing of
+it. Those with pictures of images are in `shown_images`.
 """
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from saccade.files import write_whole
-from saccade.images.decode import BadImage
-from saccade.report.examples import Examiner, confident_mistakes, of_class, open_examiner, typical_successes
-from saccade.report.look import Look, extent, glance_look
-from saccade.report.markup import Html, chart, element, enlargeable, join, page, photo, pixels, table
 from saccade.report.numbers import Cost, Number, amount, cost, headline, interval, measured, percent
-from saccade.report.overlay import Caption, overlay
-from saccade.report.plots import confusion_matrix, count_confusions, learning_curves, mosaic
+from saccade.report.plots import confusion_matrix, count_confusions, learning_curves
+from saccade.report.rendering import Picture, chart, write_rendered
+from saccade.report.shown_images import show_examples, show_gallery, show_sharpening
 from saccade.runs import RunFolder
-from saccade.runs.prediction_tables import PredictionRow, PredictionTable
+from saccade.runs.prediction_tables import PredictionTable
 from saccade.runs.run_contents import Run
-from saccade.runs.training_panels import Panel
-
-EXAMPLES = 6  # right answers, and wrong ones
-GALLERY_CLASSES, GALLERY_IMAGES = 10, 40
-SHARPENED = 3  # images whose selection is shown at each moment
+from saccade.system import System
 
 
-def write_report(folder: Path | str, out: Path | None = None) -> Path:
+class Tile(NamedTuple):
+    """A number to see at once: its name, what it is, what it means and perhaps its 95% interval."""
+
+    name: str
+    value: str
+    meaning: str
+    interval: str = ""
+
+
+class Confusions(NamedTuple):
+    """The confusion matrix, and the pairs that are confused most often: what it is, what is said, how often."""
+
+    matrix: Picture
+    worst: list[tuple[str, str, str]]
+
+
+def write_page(folder: RunFolder | Path | str, out: Path | None = None) -> Path:
     """Write the report of the run in `folder` to `out` (default: into the folder) and return its path."""
-    run = RunFolder(folder).read()
-    answers = run.predictions.get(run.split or "")
-    examiner, trouble = _examiner(run) if answers else (None, None)
-    body = [
-        _opening(run, answers),
-        _warnings(run),
-        _curves(run),
-        _confusions(answers) if answers else None,
-        trouble,
-        _answers(answers, examiner) if answers and examiner else None,
-        _gallery(answers, examiner) if answers and examiner else None,
-        _sharpening(run, examiner),
-        _facts(run),
-    ]
-    return write_whole(out or run.folder.report_file, page(f"{run.name} · Saccade", *body))
+    run = (folder if isinstance(folder, RunFolder) else RunFolder(folder)).read()
+    table = run.predictions.get(run.split or "")
+    numbers = headline(table) if table else []
+    model, trouble = _load(run) if table else (None, None)
+    return write_rendered(
+        out or run.folder.report_file,
+        "report.html.jinja",
+        title=run.name,
+        summary=summarize(run, table, numbers) if table else f"Step {run.steps_done:,}: not evaluated yet.",
+        tiles=[_tile(number) for number in (*numbers, *measured(run))] + _cost_tiles(run) if table else [],
+        warnings=run.warnings,
+        curves=chart(learning_curves(run), "Loss, accuracy and more over the training steps") if run.metrics else None,
+        confusions=_confusions(table) if table else None,
+        trouble=trouble,
+        examples=show_examples(model, table) if model and table else None,
+        gallery=show_gallery(model, table) if model and table else None,
+        moments=show_sharpening(run.folder),
+        facts=_facts(run),
+        recipe=run.folder.recipe_text(),
+    )
 
 
-def _examiner(run: Run) -> tuple[Examiner | None, Html | None]:
+def _load(run: Run) -> tuple[System | None, str | None]:
     # The numbers are worth a report even where the model is not there to be asked again.
     try:
-        return open_examiner(run), None
+        return run.folder.load_best(), None
     except (OSError, ValueError, RuntimeError) as error:
-        said = element("p", f"The best model cannot be loaded, so nothing can be shown of where it looks: {error}")
-        return None, _section("Where it looks", said)
+        return None, str(error)
 
 
-def _section(title: str, *body: Html | None) -> Html:
-    return element("section", element("h2", title), *body)
-
-
-def _paragraph(text: str, kind: str = "soft") -> Html:
-    return element("p", text, class_=kind)
-
-
-# ---- numbers
-
-
-def _opening(run: Run, answers: PredictionTable | None) -> Html:
-    title = element("h1", run.name)
-    if answers is None:
-        return element("header", title, _paragraph(f"Step {run.steps_done:,}: not evaluated yet.", "lead"))
-    numbers = headline(answers)
-    tiles = [_tile(number) for number in (*numbers, *measured(run))] + _cost_tiles(run)
-    lead, note = _paragraph(summary(run, answers, numbers), "lead"), _paragraph("Below each share: its 95% interval.")
-    return element("header", title, lead, element("div", *tiles, class_="tiles"), note)
-
-
-def summary(run: Run, answers: PredictionTable, numbers: Sequence[Number]) -> str:
+def summarize(run: Run, table: PredictionTable, numbers: Sequence[Number]) -> str:
     """The run in a few sentences."""
     known, spent = {number.name: number.estimate for number in numbers}, cost(run)
     said = (
-        f"Of {len(answers.rows):,} {run.split} images of {len(answers.classes)} classes, "
+        f"Of {len(table.rows):,} {run.split} images of {len(table.classes)} classes, "
         f"{percent(known['accuracy'].value)} are answered right (95% interval {interval(known['accuracy'])}%)."
     )
     if "hit rate" in known:
@@ -91,32 +83,25 @@ def summary(run: Run, answers: PredictionTable, numbers: Sequence[Number]) -> st
     return said
 
 
-def _tile(number: Number) -> Html:
-    estimate = number.estimate
-    ends = None if math.isnan(estimate.low) else element("em", f"{interval(estimate)}%")
-    value = element("b", percent(estimate.value))
-    return element("div", element("span", number.name), value, ends, element("small", number.meaning), class_="tile")
+def _tile(number: Number) -> Tile:
+    ends = "" if math.isnan(number.estimate.low) else f"{interval(number.estimate)}%"
+    return Tile(number.name, percent(number.estimate.value), number.meaning, ends)
 
 
-def _cost_tiles(run: Run) -> list[Html]:
+def _cost_tiles(run: Run) -> list[Tile]:
     spent = cost(run)
-    where = run.evaluations.get(run.split or "", {}).get("hardware", "")
     share = percent(spent.patch_pixels / spent.image_pixels)
     closely = f"{amount(spent.patch_pixels)} of {amount(spent.image_pixels)} pixels, in patches"
     tiles = [
-        ("time per image", amount(spent.milliseconds, " ms", 1), where),
-        ("multiply-adds", amount(spent.multiply_adds / 1e6, " million", 1), _scorer_share(spent)),
-        ("memory", amount(spent.memory_mb, " MB"), "at most, of the process, training included"),
-        ("looked at closely", share, closely),
-        ("view", amount(spent.view_pixels), f"pixels, of {amount(spent.image_pixels)} in the image"),
-        ("training", amount(spent.minutes, " min", 1), f"{spent.images_seen:,} images seen"),
-        ("parameters", amount(spent.parameters), run.system),
+        Tile("time per image", amount(spent.milliseconds, " ms", 1), run.evaluation.get("hardware", "")),
+        Tile("multiply-adds", amount(spent.multiply_adds / 1e6, " million", 1), _scorer_share(spent)),
+        Tile("memory", amount(spent.memory_mb, " MB"), "at most, of the process, training included"),
+        Tile("looked at closely", share, closely),
+        Tile("view", amount(spent.view_pixels), f"pixels, of {amount(spent.image_pixels)} in the image"),
+        Tile("training", amount(spent.minutes, " min", 1), f"{spent.images_seen:,} images seen"),
+        Tile("parameters", amount(spent.parameters), run.system),
     ]
-    return [
-        element("div", element("span", name), element("b", value), element("small", note), class_="tile")
-        for name, value, note in tiles
-        if value != "–"
-    ]
+    return [tile for tile in tiles if tile.value != "–"]
 
 
 def _scorer_share(spent: Cost) -> str:
@@ -125,140 +110,19 @@ def _scorer_share(spent: Cost) -> str:
     return f"for one image, {percent(spent.scorer_multiply_adds / spent.multiply_adds)} of them in the scorer"
 
 
-def _warnings(run: Run) -> Html | None:
-    if not run.warnings:
-        return None
-    notes = [
-        element(
-            "div",
-            element("p", element("b", f"Step {caution.step:,}, {caution.kind}: "), caution.message),
-            class_="warn",
-        )
-        for caution in run.warnings
-    ]
-    return _section("Warnings during training", *notes)
-
-
-def _curves(run: Run) -> Html | None:
-    if not run.metrics:
-        return None
-    return _section("Learning curves", chart(learning_curves(run), "Loss, accuracy and more over the training steps"))
-
-
-def _confusions(answers: PredictionTable) -> Html:
-    counts = count_confusions(answers)
+def _confusions(table: PredictionTable) -> Confusions:
+    counts = count_confusions(table)
     of = counts.sum(axis=1)
-    wrong = [
-        (int(counts[i, j]), i, j) for i in range(len(counts)) for j in range(len(counts)) if i != j and counts[i, j]
-    ]
+    pairs = [(i, j) for i in range(len(counts)) for j in range(len(counts)) if i != j and counts[i, j]]
     worst = [
-        (answers.classes[i], answers.classes[j], f"{n:,} of {of[i]:,} ({percent(n / of[i])})")
-        for n, i, j in sorted(wrong, key=lambda entry: (-entry[0], *entry[1:]))[:8]
+        (table.classes[i], table.classes[j], f"{counts[i, j]:,} of {of[i]:,} ({percent(counts[i, j] / of[i])})")
+        for i, j in sorted(pairs, key=lambda pair: -counts[pair])[:8]
     ]
-    pairs = table(("it is", "the model says", "how often"), worst) if worst else _paragraph("No answer is wrong.")
     alt = "Confusion matrix: true classes in rows, answers in columns"
-    matrix, most = chart(confusion_matrix(answers), alt), element("div", element("h3", "Most often"), pairs)
-    return _section("What is taken for what", element("div", matrix, most, class_="beside"))
+    return Confusions(chart(confusion_matrix(table), alt), worst)
 
 
-# ---- pictures
-
-
-def _answers(answers: PredictionTable, examiner: Examiner) -> Html:
-    groups = {
-        "Wrong answers, the surest first": confident_mistakes(answers, EXAMPLES),
-        "Right answers, of usual confidence": typical_successes(answers, EXAMPLES),
-    }
-    seen = {title: [(row, _see(examiner, row)) for row in rows] for title, rows in groups.items()}
-    looks = [look for pairs in seen.values() for _, look in pairs if isinstance(look, Look)]
-    parts: list[Html] = [_paragraph(_key(looks))]
-    for title, pairs in seen.items():
-        pictures = [_example(row, look) for row, look in pairs]
-        found = element("div", *pictures, class_="pictures") if pictures else _paragraph("There are none.")
-        parts += [element("h3", title), found]
-    return _section("Answers and where they came from", *parts)
-
-
-def _see(examiner: Examiner, answer: PredictionRow) -> Look | BadImage:
-    try:
-        return examiner.see(answer).look
-    except BadImage as error:
-        return error
-
-
-def _key(looks: Sequence[Look]) -> str:
-    """How to read the pictures, as far as the system has what they show."""
-    lines = {
-        "Brighter is a higher score.": any(look.scores.size for look in looks),
-        "Boxes are the patches looked at.": any(len(look.boxes) for look in looks),
-        "They are numbered from the highest score on.": any(len(look.values) for look in looks),
-        "Dashed boxes are where the evidence is, where the data says so.": True,
-        "Click a picture to enlarge it.": True,
-    }
-    return " ".join(line for line, applies in lines.items() if applies)
-
-
-def _example(answer: PredictionRow, look: Look | BadImage) -> Html:
-    caption = Caption(answer.predicted, answer.confidence, answer.label)
-    said = element("span", caption.text, class_="right" if answer.right else "wrong")
-    if isinstance(look, BadImage):
-        return element("figure", element("figcaption", said, element("br"), f"{look.path.name}: {look.reason}"))
-    name = Path(answer.image).name
-    return enlargeable(photo(overlay(look, width_in=6.5), f"{name}: {caption.text}"), join((said, f" · {name}")))
-
-
-def _gallery(answers: PredictionTable, examiner: Examiner) -> Html | None:
-    each = max(3, min(8, GALLERY_IMAGES // len(answers.classes)))
-    strips, scored, seen = [], False, False
-    for name in answers.classes[:GALLERY_CLASSES]:
-        looks = [_see(examiner, answer) for answer in of_class(answers, name, each)]
-        looks = [look for look in looks if isinstance(look, Look)]
-        patches = [look.crops[0] for look in looks if len(look.crops)]
-        seen, scored = seen or bool(looks), scored or any(len(look.values) for look in looks)
-        if patches:
-            strip = pixels(mosaic(patches), f"Patches of {name}")
-            strips.append(element("figure", strip, element("figcaption", name), class_="strip"))
-    if not strips:
-        return (
-            _section("Patches", _paragraph("This system chooses none; there are no patches to show.")) if seen else None
-        )
-    left_out = len(answers.classes) - GALLERY_CLASSES
-    more = f" {left_out} classes more are not shown." if left_out > 0 else ""
-    which = "The patch with the highest score" if scored else "The first patch"
-    return _section("Patches", _paragraph(f"{which}, in {each} images of each class.{more}"), *strips)
-
-
-def _sharpening(run: Run, examiner: Examiner | None) -> Html | None:
-    steps = run.folder.panel_steps()
-    if not steps:
-        return None
-    moments = [run.folder.panel(steps[place]) for place in sorted({0, len(steps) // 2, len(steps) - 1})]
-    key = (
-        "The same images during training. A soft selection tries many places at once, and every patch is a blend of "
-        "them, until it has sharpened. The fainter a box, the less of it is in the patches."
-    )
-    rows = [
-        element("div", *(_moment(run, panel, number, examiner) for panel in moments), class_="pictures moments")
-        for number in range(min(SHARPENED, *(len(panel.glances) for panel in moments)))
-    ]
-    return _section("How the selection sharpened", _paragraph(key), *rows)
-
-
-def _moment(run: Run, panel: Panel, number: int, examiner: Examiner | None) -> Html:
-    glance = panel.glances[number]
-    grid = getattr(examiner.model, "grid", None) if examiner else None
-    picture = overlay(glance_look(glance, extent(grid(glance.size)) if grid else None), width_in=5.0)
-    done = panel.progress
-    when = "start" if done <= 0 else "end" if done >= 1 else f"after {percent(done, 0)} of training"
-    noise = "" if math.isnan(panel.sigma) else f", σ = {panel.sigma:.3f}" if panel.sigma else ", no noise"
-    text = f"{when}: step {panel.step:,}{noise}"
-    return enlargeable(photo(picture, f"Where the model looks; {text}"), element("span", text))
-
-
-# ---- what the run was
-
-
-def _facts(run: Run) -> Html:
+def _facts(run: Run) -> list[tuple[str, Any]]:
     known, data, model = run.facts, run.recipe.get("data") or {}, run.recipe.get("model") or {}
     rows = {
         "data": data.get("path"),
@@ -266,26 +130,19 @@ def _facts(run: Run) -> Html:
         "patches": _stage(model, "selection", "extraction") if run.system == "patch_selection" else None,
         "options": _stage(model, "options"),
         "features": _stage(model, "features"),
-        "steps": f"{run.steps_done:,} of {run.recipe.get('batch')} images, {_phases(run)}",
+        "steps": f"{run.steps_done:,} of {run.recipe.get('batch')} images{_phases(run)}",
         "seed": known.get("seed", run.recipe.get("seed")),
-        "began": known.get("began"),
-        "finished": known.get("finished"),
-        "hardware": known.get("hardware"),
-        "threads": known.get("threads"),
-        "saccade": known.get("saccade"),
-        "commit": known.get("commit"),
+        **{name: known.get(name) for name in ("began", "finished", "hardware", "threads", "saccade", "commit")},
         "python": known.get("python"),
         "versions": ", ".join(f"{name} {version}" for name, version in (known.get("versions") or {}).items()),
         "command": known.get("command"),
     }
-    recipe = run.folder.recipe_text()
-    details = element("details", element("summary", "The whole recipe"), element("pre", recipe))
-    told = [(name, value) for name, value in rows.items() if value not in (None, "")]
-    return _section("What this run was", table((), told), details)
+    return [(name, value) for name, value in rows.items() if value not in (None, "")]
 
 
 def _phases(run: Run) -> str:
-    return ", ".join(f"{phase.name} {phase.end - phase.first:,}" for phase in run.phases)
+    spans = [f"{phase.name} {phase.end - phase.first:,}" for phase in run.phases]
+    return f": {', '.join(spans)}" if len(spans) > 1 else ""
 
 
 def _stage(model: dict[str, Any], *names: str) -> str:

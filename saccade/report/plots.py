@@ -10,13 +10,14 @@ import numpy as np
 from jaxtyping import Float, Int, UInt8
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from PIL import Image
 
 from saccade.runs.prediction_tables import PredictionTable
 from saccade.runs.run_contents import Run
 
-TRAIN, VALIDATION, SECOND, MUTED = "#7fa8d1", "#1f4e8c", "#d1720f", "#8a8a8a"
+TRAIN, VALIDATION, SECOND, MUTED, PHASE = "#7fa8d1", "#1f4e8c", "#d1720f", "#8a8a8a", "#555555"
 # Okabe and Ito's colors, told apart by the color-blind.
 SEVERAL = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444")
 NUMBERS_UP_TO, NAMES_UP_TO = 12, 40  # classes with counts in the confusion matrix, and with all their names
@@ -71,7 +72,7 @@ def style() -> Iterator[None]:
 
 
 def learning_curves(run: Run) -> Figure:
-    """Loss, accuracy, hit rate and σ over the steps, as far as the run has them, with the warm-up marked off."""
+    """Loss, accuracy, hit rate and σ over the steps, as far as the run has them, with the phases marked."""
     shown = [title for title, curves in CHARTS.items() if any(len(run.series(c.column)[0]) for c in curves)]
     with style():
         columns = min(2, max(1, len(shown)))
@@ -87,7 +88,7 @@ def learning_curves(run: Run) -> Figure:
 def _chart(axes: Axes, run: Run, title: str) -> None:
     for curve in CHARTS[title]:
         steps, values = run.series(curve.column)
-        _warm_up_part(axes, run, curve, steps, values)
+        _part_without_labels(axes, run, curve, steps, values)
         main = steps >= run.first_step_with_labels
         _line(axes, steps[main], values[main], curve)
     axes.set(title=title, xlabel="step")
@@ -96,15 +97,33 @@ def _chart(axes: Axes, run: Run, title: str) -> None:
     axes.set_ylim(bottom=0, top=1.02 if title in SHARES else None)
     if title in SHARES:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    if run.first_step_with_labels:
-        axes.axvspan(0, run.first_step_with_labels, color=MUTED, alpha=0.15, lw=0)
-        axes.annotate("warm-up", (0, 1), (2, -3), "axes fraction", "offset points", va="top", rotation=90, color=MUTED)
+    _mark_phases(axes, run)
     if len(axes.get_legend_handles_labels()[1]) > 1:
         axes.legend(loc="best", fontsize=8)
 
 
-def _warm_up_part(axes: Axes, run: Run, curve: Curve, steps: np.ndarray, values: np.ndarray) -> None:
-    # The loss of the warm-up is another one (missing detail, without labels), so it gets another color.
+def _mark_phases(axes: Axes, run: Run) -> None:
+    """Every other phase is shaded, and each has its name at its beginning; a training of one phase has no marks."""
+    phases = run.phases if len(run.phases) > 1 else ()
+    for number, phase in enumerate(phases):
+        if number % 2 == 0:
+            axes.axvspan(phase.first, phase.end, color=MUTED, alpha=0.15, lw=0)
+        axes.annotate(
+            phase.name.replace("_", " "),
+            (phase.first, 1),
+            (2, -3),
+            xycoords=axes.get_xaxis_transform(),
+            textcoords="offset points",
+            va="top",
+            rotation=90,
+            fontsize=8,
+            color=PHASE,
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],  # readable across a curve
+        )
+
+
+def _part_without_labels(axes: Axes, run: Run, curve: Curve, steps: np.ndarray, values: np.ndarray) -> None:
+    # Before the first label the loss is another one (missing detail), so it gets another color.
     early = steps < run.first_step_with_labels
     if curve.column == "train/loss" and early.any():
         axes.plot(steps[early], values[early], color=MUTED, lw=1)
@@ -133,18 +152,18 @@ def moving_mean(values: Float[np.ndarray, " n"], *, share: float = 0.04) -> Floa
     return (total[last] - total[first]) / (last - first)
 
 
-def count_confusions(answers: PredictionTable) -> Int[np.ndarray, "L L"]:
+def count_confusions(table: PredictionTable) -> Int[np.ndarray, "L L"]:
     """How often class i (row) was said to be class j (column)."""
-    number = {name: i for i, name in enumerate(answers.classes)}
+    number = {name: i for i, name in enumerate(table.classes)}
     counts = np.zeros((len(number), len(number)), np.int64)
-    for row in answers.rows:
+    for row in table.rows:
         counts[number[row.label], number[row.predicted]] += 1
     return counts
 
 
-def confusion_matrix(answers: PredictionTable) -> Figure:
+def confusion_matrix(table: PredictionTable) -> Figure:
     """Truth in rows, answers in columns; colors are shares of a row. With few classes the counts are written in."""
-    counts = count_confusions(answers)
+    counts = count_confusions(table)
     shares = counts / counts.sum(axis=1, keepdims=True).clip(min=1)
     classes = len(counts)
     side = min(8.0, max(2.2, 0.62 * classes))
@@ -154,7 +173,7 @@ def confusion_matrix(answers: PredictionTable) -> Figure:
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
         if classes <= NUMBERS_UP_TO:
             _write_counts(axes, counts, shares)
-        _name_classes(axes, answers.classes)
+        _name_classes(axes, table.classes)
         axes.set(xlabel="the model says", ylabel="it is")
     return figure
 

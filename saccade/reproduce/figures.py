@@ -9,22 +9,23 @@ TABLE-ROW-test.jpg      score map, patches and answer on a test image that was a
 
 from collections.abc import Callable, Iterator, Sequence
 
+from lightning.fabric import seed_everything
 from matplotlib.figure import Figure
+from torch import Tensor
 
+from saccade.drawing import Caption, overlay
 from saccade.files import whole_file
-from saccade.report.examples import Examiner, open_examiner, typical_successes
-from saccade.report.look import extent, glance_look
-from saccade.report.overlay import Caption, overlay
+from saccade.looking import Look
+from saccade.report.examples import examine, typical_successes
 from saccade.report.plots import MUTED, SEVERAL, VALIDATION, style
 from saccade.reproduce.collect import LEARNING, Result
 from saccade.reproduce.jobs import Request
 from saccade.reproduce.results import values_of
 from saccade.reproduce.table_types import Table
-from saccade.runs.prediction_tables import PredictionRow
 from saccade.runs.run_contents import Run
-from saccade.training.callbacks.panels import look
-from saccade.training.recipe import load_recipe
-from saccade.training.run import make_task
+from saccade.training.observers.panels import SHOWN, glimpse, spread
+from saccade.training.recipe import Recipe, load_recipe
+from saccade.training.run import make_learner, open_data
 
 DPI = 110
 
@@ -103,15 +104,23 @@ def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], N
 
 def looks(run: Run) -> Iterator[tuple[str, Figure]]:
     """What the selection of a run looked at: at initialization, at the end, and in a test image."""
-    examiner = open_examiner(run)
     if steps := run.folder.panel_steps():
-        _, first = next(look(make_task(load_recipe(run.folder.recipe_file))))
-        for what, glance in (("init", first), ("end", run.folder.panel(steps[-1]).glances[0])):
-            yield what, overlay(glance_look(glance, extent(examiner.model.grid(glance.size))))
-    answers = run.predictions.get("test")
-    if answers and (right := typical_successes(answers, 1)):
-        yield "test", _test_image(examiner, right[0])
+        yield "init", overlay(_look_before_training(load_recipe(run.folder.recipe_file)))
+        yield "end", overlay(run.folder.panel(steps[-1]).looks[0])
+    table = run.predictions.get("test")
+    if table and (right := typical_successes(table, 1)):
+        (row,) = right
+        seen = examine(run.folder.load_best(), row).look
+        yield "test", overlay(seen, Caption(row.predicted, row.confidence, row.label))
 
 
-def _test_image(examiner: Examiner, answer: PredictionRow) -> Figure:
-    return overlay(examiner.see(answer).look, Caption(answer.predicted, answer.confidence, answer.label))
+def _look_before_training(recipe: Recipe) -> Look:
+    """How the first image of the run's panels was looked at before the first step: the seed says."""
+    seed_everything(recipe.seed, verbose=False)
+    data = open_data(recipe)
+    learner, validation = make_learner(recipe, data), data["val"]
+    classes, records = validation.records.classes, validation.records.records
+    image = validation[spread([classes.index(record.label) for record in records], SHOWN)[0]].image
+    if isinstance(image, Tensor):
+        image = recipe.model.preparation.see(image[None])[0]
+    return glimpse(learner.model, image, in_training=True, sigma=learner.full_sigma)

@@ -85,7 +85,7 @@ class Job(NamedTuple):
 def run_name(plan: Plan) -> str:
     """What its run folders are called, before the seed.
 
-    >>> run_name(Plan("signs/ats", ("--model.selection.k=5", "--loss.entropy_coefficient=0.05")))
+    >>> run_name(Plan("signs/ats", ("--model.selection.k=5", "--training.loss.entropy_coefficient=0.05")))
     'signs-ats-k=5-entropy_coefficient=0.05'
     """
     recipe = Path(plan.recipe).stem if plan.recipe.endswith(SUFFIXES) else plan.recipe.replace("/", "-")

@@ -123,7 +123,7 @@ REAL = Table(
 
 
 # From the first label on the scorer learns through the selection, and through nothing else.
-ALONE = ("--guide.share=0.0", "--loss.mixture_coefficient=0.0")
+ALONE = ("--training.guided=0.0", "--training.loss.mixture_coefficient=0.0")
 
 
 def _estimator(name: str, label: str, data: str, recipe: str, steps: int, full: str | None) -> Row:
@@ -160,6 +160,6 @@ GRADIENTS = Table(
     note="'Steps to 50%' is the first validation at which accuracy reached half of the best final accuracy on that "
     "data set; label-free steps count, and runs that never reached it are left out. A run failed if it ended below "
     "half of the best.",
-    small="After the label-free warm-up the scorer learns through the selection alone, without guided start and "
+    small="After the label-free steps the scorer learns through the selection alone, without guided start and "
     "mixture loss; fewer steps than in the other tables.",
 )

@@ -20,7 +20,7 @@ from saccade.reproduce.table_types import (
 
 POSITIONS = "--model.positions=true"
 SOFT = "--model.selection.discrete=false"
-STEADY = "--sigma_decay=constant"
+STEADY = "--training.sigma=constant"
 
 
 def _k(number: int) -> str:
@@ -32,7 +32,7 @@ def _pool(name: str) -> str:
 
 
 def _entropy(value: float) -> str:
-    return f"--loss.entropy_coefficient={value}"
+    return f"--training.loss.entropy_coefficient={value}"
 
 
 TRAFFIC = Table(
@@ -251,7 +251,7 @@ def _parts(
 
 # In the few steps of the small rows, the scorer of two parts is soon sure of wrong places without the first, and learns
 # little about where the birds are without the second.
-TWO_PARTS = ("--model.selection.gradient_per_sigma=true", "--loss.mixture_coefficient=1.0")
+TWO_PARTS = ("--model.selection.gradient_per_sigma=true", "--training.loss.mixture_coefficient=1.0")
 
 
 CUB = Table(

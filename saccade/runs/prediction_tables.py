@@ -10,11 +10,14 @@ from typing import NamedTuple
 from saccade.runs.csv_cells import number, read_rows
 
 PROBABILITY = "p:"  # columns that hold the probability of a class
-COLUMNS = ("image", "label", "predicted", "confidence", "hit", "overlap", "entropy")
+COLUMNS = ("image", "label", "predicted", "confidence", "hit", "overlap", "entropy", "boxes")
 
 
 class PredictionRow(NamedTuple):
-    """What the model said of one image; hit, overlap and entropy are NaN where they do not apply."""
+    """What the model said of one image; hit, overlap and entropy are NaN where they do not apply.
+
+    boxes: left, top, right, bottom in pixels of the file, around the evidence, where the data has them.
+    """
 
     image: str
     label: str
@@ -24,6 +27,7 @@ class PredictionRow(NamedTuple):
     overlap: float
     entropy: float
     probabilities: tuple[float, ...]
+    boxes: tuple[tuple[int, int, int, int], ...] = ()
 
     @property
     def right(self) -> bool:
@@ -46,7 +50,8 @@ def format_predictions(table: PredictionTable) -> str:
     for row in table.rows:
         looks = [_cell(value, 6) for value in (row.hit, row.overlap, row.entropy)]
         shares = [_cell(value, 17) for value in row.probabilities]
-        writer.writerow((row.image, row.label, row.predicted, _cell(row.confidence, 17), *looks, *shares))
+        boxes = ";".join(" ".join(map(str, box)) for box in row.boxes)  # as in the tables that people write
+        writer.writerow((row.image, row.label, row.predicted, _cell(row.confidence, 17), *looks, boxes, *shares))
     return text.getvalue()
 
 
@@ -66,11 +71,23 @@ def read_predictions(path: Path) -> PredictionTable:
 
 def _read_row(row: dict[str, str | None], columns: Sequence[str]) -> PredictionRow:
     image, label, predicted = (row[name] or "" for name in ("image", "label", "predicted"))
-    confidence, hit, overlap, entropy = (number(row.get(name)) for name in COLUMNS[3:])
-    probabilities = tuple(number(row.get(name)) for name in columns)
+    confidence, hit, overlap, entropy = (number(row.get(name)) for name in COLUMNS[3:7])
     return PredictionRow(
-        image, _readable(label), _readable(predicted), confidence, hit, overlap, entropy, probabilities
+        image,
+        _readable(label),
+        _readable(predicted),
+        confidence,
+        hit,
+        overlap,
+        entropy,
+        probabilities=tuple(number(row.get(name)) for name in columns),
+        boxes=tuple(_box(text) for text in (row.get("boxes") or "").split(";") if text),
     )
+
+
+def _box(text: str) -> tuple[int, int, int, int]:
+    left, top, right, bottom = map(int, text.split())
+    return left, top, right, bottom
 
 
 def _readable(label: str) -> str:

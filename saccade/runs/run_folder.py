@@ -13,7 +13,7 @@ Whoever wants something of a run asks here; no other module knows a file's name 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
@@ -24,6 +24,9 @@ from saccade.runs.run_contents import Run
 from saccade.runs.run_facts import Facts, check_schema
 from saccade.runs.step_tables import MetricsTable, TrainingWarning, WarningsTable, read_metrics, read_warnings
 from saccade.runs.training_panels import Panel, read_panel, write_panel
+
+if TYPE_CHECKING:
+    from saccade.system import System
 
 WAIT_S = 10.0  # for a process that only asks whether a folder is in use, and for one that is about to end
 
@@ -48,6 +51,7 @@ class RunFolder:
         self._evaluation = self.path / "evaluation"
         self._panels = self.path / "panels"
         self._lock_file = self.path / ".lock"
+        self._best_model: tuple[int, System] | None = None
 
     @property
     def name(self) -> str:
@@ -243,9 +247,15 @@ class RunFolder:
             warnings=tuple(self.warnings()),
         )
 
-    def model(self) -> Path:
-        """The folder of the best model, for `load_model`."""
-        return find_model_folder(self.path)
+    def load_best(self) -> "System":
+        """The best model, in evaluation mode. It is kept: whoever shares this object loads it once."""
+        from saccade.building import load_model
+
+        folder = find_model_folder(self.path)
+        written = (folder / "config.json").stat().st_mtime_ns
+        if self._best_model is None or self._best_model[0] != written:
+            self._best_model = written, load_model(folder)
+        return self._best_model[1].eval()
 
 
 def find_model_folder(path: Path | str) -> Path:

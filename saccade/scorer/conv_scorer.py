@@ -44,6 +44,9 @@ class ConvScorer(nn.Module):
         tiles: bool = True,
     ):
         super().__init__()
+        for name, px in (("kernel", kernel), ("pool", pool)):
+            if px < 1:
+                raise ValueError(f"{name} is {px}, expected at least 1 pixel of the view")
         layers: list[nn.Module] = []
         for before, after in zip((channels, *widths), widths, strict=False):
             layers += [nn.Conv2d(before, after, kernel), nn.ReLU()]

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from saccade.registry import register
 from saccade.selection.candidates import Candidates
 from saccade.selection.normalize import inside_of
-from saccade.selection.refusals import check_k, check_scores
+from saccade.selection.refusals import check_k, check_scores, check_slots
 from saccade.selection.selection import Selection, identity_selection
 from saccade.selection.selector import Selector
 
@@ -142,7 +142,7 @@ def _check_smoothing(smoothing: float) -> None:
 
 @register("selection", "ats")
 class AttentionSampling(nn.Module, Selector):
-    """`attention_sampling` in training, `attention_topk` in evaluation (ATS itself draws there too).
+    """Attention sampling (ATS): drawn from a softmax in training; its K largest in evaluation, where ATS draws too.
 
     replacement: draw independently instead of without replacement.
     smoothing:   how much of the attention is uniform.
@@ -153,6 +153,7 @@ class AttentionSampling(nn.Module, Selector):
 
     def __init__(self, k: int, *, replacement: bool = False, smoothing: float = SMOOTHING):
         super().__init__()
+        check_slots(k)
         _check_smoothing(smoothing)
         self.k = k
         self.replacement = replacement

@@ -19,7 +19,7 @@ from saccade.selection.draws import Draws, find_support, noise_chunks
 from saccade.selection.estimators import Perturbation, mean_selection
 from saccade.selection.noise import NOISES, draw_seed
 from saccade.selection.normalize import OUT_OF_REACH, inside_of, put_out_of_reach, scale_gradient
-from saccade.selection.refusals import check_draws, check_k, check_scores
+from saccade.selection.refusals import check_draws, check_k, check_scores, check_slots
 from saccade.selection.selection import Selection, identity_selection, zero_gradient
 from saccade.selection.selector import Selector
 from saccade.selection.support import uncompiled
@@ -162,7 +162,7 @@ def _check_overlap(max_overlap: float) -> None:
 
 @register("selection", "diverse")
 class DiverseTopK(nn.Module, Selector):
-    """`diverse_topk` in training, `hard_diverse_topk` in evaluation.
+    """Perturbed top-K of patches that hardly overlap: `diverse_topk` in training, `hard_diverse_topk` in evaluation.
 
     `sigma` may be changed between steps: see `linear_decay`. `gradient_per_sigma` is that of `PerturbedTopK`.
     """
@@ -181,6 +181,7 @@ class DiverseTopK(nn.Module, Selector):
         gradient_per_sigma: bool = False,
     ):
         super().__init__()
+        check_slots(k)
         check_draws(sigma, num_samples, gradient, GRADIENTS)
         _check_overlap(max_overlap)
         self.k = k

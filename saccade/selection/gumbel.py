@@ -20,7 +20,7 @@ from saccade.registry import register
 from saccade.selection.candidates import Candidates
 from saccade.selection.hard import hard_topk
 from saccade.selection.noise import NOISES, draw_seed
-from saccade.selection.refusals import check_k, check_scores, check_sigma
+from saccade.selection.refusals import check_k, check_scores, check_sigma, check_slots
 from saccade.selection.selection import Selection, zero_gradient
 from saccade.selection.selector import Selector
 from saccade.selection.support import check_temperature, reach, uncompiled, within
@@ -97,7 +97,7 @@ def _check_options(sigma: float, temperature: float) -> None:
 
 @register("selection", "gumbel")
 class GumbelTopK(nn.Module, Selector):
-    """`gumbel_topk` in training, `hard_topk` in evaluation.
+    """Softmax after softmax of scores with Gumbel noise: `gumbel_topk` in training, `hard_topk` in evaluation.
 
     `sigma` may be changed between steps: see `linear_decay`.
     """
@@ -108,6 +108,7 @@ class GumbelTopK(nn.Module, Selector):
 
     def __init__(self, k: int, *, sigma: float = 0.05, temperature: float = 0.5):
         super().__init__()
+        check_slots(k)
         _check_options(sigma, temperature)
         self.k = k
         self.sigma = sigma

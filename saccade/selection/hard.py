@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from saccade.registry import register
 from saccade.selection.candidates import Candidates
 from saccade.selection.normalize import inside_of
-from saccade.selection.refusals import check_k, check_scores
+from saccade.selection.refusals import check_k, check_scores, check_slots
 from saccade.selection.selection import Selection, identity_selection
 from saccade.selection.selector import Selector
 
@@ -64,12 +64,13 @@ def exhaustive(scores: Float[Tensor, "B N"]) -> Selection:
 
 @register("selection", "hard")
 class HardTopK(nn.Module, Selector):
-    """`hard_topk` in training and in inference: the scorer gets no gradient."""
+    """The K highest scores in training and in evaluation: the scorer gets no gradient."""
 
     k: int
 
     def __init__(self, k: int):
         super().__init__()
+        check_slots(k)
         self.k = k
 
     def forward(self, scores: Float[Tensor, "B N"], grid: Candidates | None = None) -> Selection:
@@ -86,6 +87,7 @@ class RandomTopK(nn.Module, Selector):
 
     def __init__(self, k: int):
         super().__init__()
+        check_slots(k)
         self.k = k
 
     def forward(self, scores: Float[Tensor, "B N"], grid: Candidates | None = None) -> Selection:

@@ -17,7 +17,7 @@ from saccade.selection.estimators import GRADIENTS, Perturbation, mean_selection
 from saccade.selection.hard import hard_topk
 from saccade.selection.noise import NOISES, Noise, draw_seed
 from saccade.selection.normalize import scale_gradient
-from saccade.selection.refusals import check_draws, check_k, check_name, check_scores
+from saccade.selection.refusals import check_draws, check_k, check_name, check_scores, check_slots
 from saccade.selection.selection import Selection, zero_gradient
 from saccade.selection.selector import Selector
 from saccade.selection.support import uncompiled
@@ -115,7 +115,7 @@ def _check_options(sigma: float, num_samples: int, gradient: str, noise: str) ->
 
 @register("selection", "perturbed")
 class PerturbedTopK(nn.Module, Selector):
-    """`perturbed_topk` in training; in evaluation `hard_topk` if `discrete`, else the same soft selection.
+    """The paper's: `perturbed_topk` in training; in evaluation `hard_topk` if `discrete`, else the same soft selection.
 
     sigma:            may be changed between steps: see `linear_decay`.
     gradient_per_sigma: the scores get the gradient with respect to scores / σ, that is σ times the true one, which
@@ -137,6 +137,7 @@ class PerturbedTopK(nn.Module, Selector):
         discrete: bool = True,
     ):
         super().__init__()
+        check_slots(k)
         _check_options(sigma, num_samples, gradient, noise)
         self.k = k
         self.sigma = sigma

@@ -35,6 +35,12 @@ def check_k(k: int, n: int) -> None:
         raise ValueError(f"k is {k} and there are {n} candidates, expected 1 ≤ k ≤ {n}: {fix}")
 
 
+def check_slots(k: int) -> None:
+    """A selector must have something to fill."""
+    if k < 1:
+        raise ValueError(f"k is {k}, expected at least 1: how many patches are looked at")
+
+
 def check_name(option: str, name: str, known: Collection[str]) -> None:
     """An option that takes a name must have one of the `known`."""
     if name not in known:

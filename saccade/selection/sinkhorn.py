@@ -30,7 +30,7 @@ from torch.autograd.function import once_differentiable
 from saccade.registry import register
 from saccade.selection.candidates import Candidates
 from saccade.selection.hard import hard_topk
-from saccade.selection.refusals import check_k, check_name, check_scores
+from saccade.selection.refusals import check_k, check_scores, check_slots
 from saccade.selection.selection import Selection
 from saccade.selection.selector import Selector
 from saccade.selection.sinkhorn_released import released_sinkhorn_topk
@@ -161,7 +161,7 @@ SOLVERS: dict[Solver, Callable[..., Selection]] = {"newton": sinkhorn_topk, "rel
 
 @register("selection", "sinkhorn")
 class SinkhornTopK(nn.Module, Selector):
-    """`sinkhorn_topk` in training; in evaluation `hard_topk` if `discrete`, else the same soft selection.
+    """Optimal transport: `sinkhorn_topk` in training; in evaluation `hard_topk` if `discrete`, else the same.
 
     With `discrete`, slots are in score order in training and in index order in evaluation.
 
@@ -181,8 +181,8 @@ class SinkhornTopK(nn.Module, Selector):
         discrete: bool = True,
     ):
         super().__init__()
+        check_slots(k)
         _check_options(epsilon, iterations, tolerance=1.0)
-        check_name("solver", solver, SOLVERS)
         self.k = k
         self.solver: Solver = solver
         self.epsilon = epsilon

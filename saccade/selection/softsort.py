@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from saccade.registry import register
 from saccade.selection.candidates import Candidates
 from saccade.selection.hard import hard_topk
-from saccade.selection.refusals import check_k, check_scores
+from saccade.selection.refusals import check_k, check_scores, check_slots
 from saccade.selection.selection import Selection
 from saccade.selection.selector import Selector
 from saccade.selection.support import check_temperature, reach, uncompiled, within
@@ -45,13 +45,14 @@ def softsort_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: float = 
 
 @register("selection", "softsort")
 class SoftSortTopK(nn.Module, Selector):
-    """`softsort_topk` in training, `hard_topk` in evaluation."""
+    """A softmax around each of the K highest scores: `softsort_topk` in training, `hard_topk` in evaluation."""
 
     k: int
     score_order = True
 
     def __init__(self, k: int, *, temperature: float = 0.01):
         super().__init__()
+        check_slots(k)
         check_temperature(temperature)
         self.k = k
         self.temperature = temperature

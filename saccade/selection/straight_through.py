@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from saccade.registry import register
 from saccade.selection.candidates import Candidates
 from saccade.selection.hard import hard_topk
-from saccade.selection.refusals import check_k, check_scores
+from saccade.selection.refusals import check_k, check_scores, check_slots
 from saccade.selection.selection import Selection
 from saccade.selection.selector import Selector
 from saccade.selection.support import check_temperature, reach, uncompiled, within
@@ -53,12 +53,13 @@ def straight_through_topk(scores: Float[Tensor, "B N"], k: int, *, temperature: 
 
 @register("selection", "straight_through")
 class StraightThroughTopK(nn.Module, Selector):
-    """`straight_through_topk` in training, `hard_topk` in evaluation: the same patches."""
+    """The K highest scores, in training with the gradient of a softmax: `straight_through_topk`."""
 
     k: int
 
     def __init__(self, k: int, *, temperature: float = 0.01):
         super().__init__()
+        check_slots(k)
         check_temperature(temperature)
         self.k = k
         self.temperature = temperature

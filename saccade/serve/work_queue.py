@@ -1,7 +1,7 @@
 """One prediction at a time in a thread of its own, a few requests waiting, and no room for more.
 
-A thread cannot be stopped. Work that is given up while it runs continues, its result is thrown away, and its place stays
-taken until it ends: the bound holds for what the machine does, not only for what somebody waits for.
+A thread cannot be stopped. Work that is given up while it runs ends as it would, its result is thrown away, and its
+place stays taken until then: the bound holds for what the machine does, not only for what somebody waits for.
 """
 
 from asyncio import wrap_future

@@ -11,12 +11,12 @@ from saccade.config import ModelConfig
 from saccade.images import Sources, View, view_size
 from saccade.output import Output
 from saccade.registry import build, build_one, register
-from saccade.system import System, build_features, refuse_options
+from saccade.system import System, build_features
 
 
 @register("system", "cnn")
 class CNN(System):
-    """The stages view, features and prediction of `config`; it has no others.
+    """The feature network on the whole view: the stages view, features and prediction.
 
     >>> import torch
     >>> config = ModelConfig(system="cnn", num_classes=4, image_size=(300, 400), view={"scale": 0.25})
@@ -29,7 +29,6 @@ class CNN(System):
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
-        refuse_options(config)
         self.view = build_one("view", View, config.view)
         size = view_size(config.image_size, self.view.scale)
         self.features = build_features(config, size)

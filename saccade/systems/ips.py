@@ -31,7 +31,7 @@ from saccade.config import ModelConfig
 from saccade.extraction import Extraction, Grid
 from saccade.images import Sources
 from saccade.module_modes import evaluating
-from saccade.options import make
+from saccade.options import AT_LEAST_ONE, check_ranges
 from saccade.output import Output
 from saccade.registry import build, build_one, register
 from saccade.selection import hard_topk, ignore_outside, normalize_scores
@@ -60,17 +60,15 @@ class IPSOptions:
     encode_positions: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("memory", "chunk", "stride", "heads", "dim", "hidden"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"options.{name} is {value}, expected at least 1")
+        counts = ("memory", "chunk", "stride", "heads", "dim", "hidden")
+        check_ranges("options", self, **dict.fromkeys(counts, AT_LEAST_ONE))
         if self.dim % self.heads:
             raise ValueError(f"options.dim is {self.dim}, expected a multiple of options.heads, {self.heads}")
 
 
 @register("system", "ips")
 class IPS(System):
-    """The stages features and prediction of `config`, the patch size of its extraction, and its `options`.
+    """Iterative patch selection, a search of all patches without gradient: extraction.patch, features, prediction.
 
     Its raw scores are the query's logits of all patches, before any softmax, so those of different chunks can be
     compared; they have no gradient.
@@ -82,10 +80,11 @@ class IPS(System):
     """
 
     configured = ("extraction", "features", "prediction")
+    own_options = IPSOptions
+    options: IPSOptions
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
-        self.options: IPSOptions = make("the system ips", IPSOptions, config.options)
         self.extraction = build_one("extraction", Extraction, config.extraction)
         refuse_glance(config)
         self.features = build(

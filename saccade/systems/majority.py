@@ -12,12 +12,12 @@ from saccade.config import ModelConfig
 from saccade.images import Sources
 from saccade.output import Output
 from saccade.registry import register
-from saccade.system import System, refuse_options
+from saccade.system import System
 
 
 @register("system", "majority")
 class Majority(System):
-    """None of the stages of `config`, only its number of classes.
+    """One learned number per class, whatever the image: none of the stages.
 
     >>> config = ModelConfig(system="majority", num_classes=2, image_size=(8, 8))
     >>> Majority(config).eval()(torch.rand(3, 3, 8, 8)).logits.softmax(dim=1)[0]
@@ -28,7 +28,6 @@ class Majority(System):
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
-        refuse_options(config)
         self.bias = nn.Parameter(torch.zeros(config.num_classes))
 
     def forward(self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None) -> Output:

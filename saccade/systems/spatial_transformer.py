@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from saccade.config import ModelConfig
 from saccade.extraction import Extraction
 from saccade.images import View
-from saccade.options import make
+from saccade.options import AT_LEAST_ONE, check_ranges
 from saccade.output import Output
 from saccade.registry import build, build_one, register
 from saccade.selection.selection import identity_selection
@@ -103,14 +103,12 @@ class SpatialOptions:
     gain: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("k", "cells", "hidden"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"options.{name} is {getattr(self, name)}, expected at least 1")
+        check_ranges("options", self, **dict.fromkeys(("k", "cells", "hidden"), AT_LEAST_ONE))
 
 
 @register("system", "spatial")
 class SpatialTransformer(System):
-    """The stages view, features, aggregation and prediction of `config`, the patch size of its extraction, `options`.
+    """Glimpses that a localization network places: view, extraction.patch, features, aggregation and prediction.
 
     >>> config = ModelConfig(system="spatial", num_classes=4, image_size=(300, 400), options={"k": 4})
     >>> output = SpatialTransformer(config).eval()(torch.rand(2, 3, 300, 400))
@@ -121,11 +119,12 @@ class SpatialTransformer(System):
     takes_sources = False  # a glimpse may be of any size and lie between pixels
 
     configured = ("view", "extraction", "features", "aggregation", "prediction")
+    own_options = SpatialOptions
+    options: SpatialOptions
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
-        options: SpatialOptions = make("the system spatial", SpatialOptions, config.options)
-        self.k, self.free = options.k, options.free
+        self.k, self.free = self.options.k, self.options.free
         self.view = build_one("view", View, config.view)
         self.extraction = build_one("extraction", Extraction, config.extraction)
         refuse_glance(config)
@@ -133,10 +132,10 @@ class SpatialTransformer(System):
         self.localization = Localization(
             config.input_channels,
             F.pad(centers, (0, FREE[self.free].count)),
-            widths=options.widths,
-            cells=options.cells,
-            hidden=options.hidden,
-            gain=options.gain,
+            widths=self.options.widths,
+            cells=self.options.cells,
+            hidden=self.options.hidden,
+            gain=self.options.gain,
         )
         self.features = build(
             "features",

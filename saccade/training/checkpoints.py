@@ -6,7 +6,7 @@ import os
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -20,6 +20,7 @@ KEPT = 2
 SMALLER_IS_BETTER = {"loss"}
 
 
+@runtime_checkable
 class Stateful(Protocol):
     """What can be put into a checkpoint and back."""
 
@@ -48,7 +49,8 @@ def resume(folder: Path, parts: Mapping[str, Stateful]) -> int:
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
         except (RuntimeError, OSError, EOFError, pickle.UnpicklingError) as error:
-            log.warning("%s cannot be read (%s): resuming from the one before it", path, str(error).splitlines()[0])
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            log.warning("%s cannot be read (%s): resuming from the one before it", path, reason)
             continue
         for name, part in parts.items():
             part.load_state_dict(state[name])

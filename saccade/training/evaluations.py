@@ -3,10 +3,11 @@
 import math
 import statistics
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from lightning.fabric import Fabric
+from torch.utils.data import DataLoader
 
 from saccade.data.dataset import Batch, ImageDataset
 from saccade.evaluation import Predictions, gather, measure, multiply_adds, peak_memory_mb, predict_batch
@@ -34,12 +35,12 @@ def run_through(
     dataset: ImageDataset,
     recipe: Recipe,
     *,
-    showing: Callable[[Collection[Batch]], Iterable[Batch]] = iter,
+    showing: Callable[[DataLoader[Any]], Iterable[Batch]] = iter,
 ) -> Evaluated:
     """Ask the model about every image once; `showing` gives the batches as they are, and may show how far it is."""
     parts, milliseconds = [], []
     with evaluating(model), fabric.autocast():
-        loader: Any = evaluation_loader(dataset, recipe, rank=fabric.global_rank, world=fabric.world_size)
+        loader = evaluation_loader(dataset, recipe, rank=fabric.global_rank, world=fabric.world_size)
         for batch in showing(loader):
             batch = fabric.to_device(batch)
             start = time.perf_counter()

@@ -110,7 +110,7 @@ def _check_streaming(recipe: Recipe) -> None:
         )
     if (name := recipe.data.augmentation["name"]) != "none":
         raise ValueError(
-            f"the augmentation {name} needs the pixels of whole images, and preparation.stream reads parts of them: set "
+            f"the augmentation {name} needs the pixels of whole images, and preparation.stream reads parts: set "
             "data.augmentation to {name: none}"
         )
 

@@ -1,12 +1,13 @@
-"""The training loop. A step is a function of (seed, step), so a run that was stopped anywhere ends like one that was not.
+"""The training loop. A step is a function of (seed, step), so a run stopped anywhere ends like one that was not.
 
-    batch t ─ Learner ─▶ loss ─▶ gradient ─▶ clipped ─▶ optimizer ─▶ every `validate_every` steps: validation, checkpoint
+    batch t ─ Learner ─▶ loss ─▶ gradient ─▶ clipped ─▶ optimizer ─▶ every so often: validation, checkpoint
 
 Batches depend on the step alone (`batches`), so do learning rates, σ and the phase (`phases`); all that is random in a
 step is drawn from (seed, step, process).
 """
 
 from collections.abc import Mapping
+from contextlib import closing
 
 import numpy as np
 import torch
@@ -65,7 +66,7 @@ def fit(
         best.keep(model, plan.labeled_step(step), evaluated.measures)
 
     batches = training_loader(data["train"], recipe, first=first, rank=fabric.global_rank, world=fabric.world_size)
-    with stop.listening(), progress.training(learner, first):
+    with stop.listening(), closing(log), progress.training(learner, first):
         for step, batch in enumerate(batches, first):
             progress.before(step)
             panels.before(step)

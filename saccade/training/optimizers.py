@@ -8,8 +8,8 @@ With T steps after w label-free ones, x = (step − w) / T and the warm-up share
     cosine       lr · ½ (1 + cos(π (x − u) / (1 − u))), zero at the end
     piecewise    lr · factor^(number of milestones ≤ x)
 
-and after the label-free steps the scorer's is that, times `scorer.rate` of the phase, times a line from `scorer.start` at
-x = 0 to 1 at x = `scorer.rise`. It depends on the step alone, so a run that resumes needs no more than the step it was at.
+and after the label-free steps the scorer's is that, times the phase's `scorer.rate`, times a line from `scorer.start`
+at x = 0 to 1 at x = `scorer.rise`. It depends on the step alone, so a run that resumes needs no more than the step.
 
 Weight decay is torch's: AdamW takes p · lr · weight_decay away, SGD adds weight_decay · p to the gradient (the paper's
 setting for CUB). The paper's AdamW takes p · weight_decay away, times the schedule but not times the highest learning
@@ -61,9 +61,9 @@ def _group(model: nn.Module) -> dict[GroupName, list[nn.Parameter]]:
 
 
 def prepare_step(optimizer: Optimizer, recipe: Recipe, step: int) -> None:
-    """Give the groups of `make_optimizer` the learning rates of a step; the first label finds the scorer without moments.
+    """Give the groups of `make_optimizer` the learning rates of a step.
 
-    What its gradient was like when it learned without labels says nothing of what comes with them.
+    The first label finds the scorer without moments: what its gradient was like without labels says nothing now.
     """
     for group in optimizer.param_groups:
         group["lr"] = learning_rate(recipe, group["name"], step)

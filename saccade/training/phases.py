@@ -1,4 +1,4 @@
-"""How a training proceeds: one phase after the other. What a phase is, which trainings have a name, and which step is when.
+"""How a training proceeds: what a phase is, which trainings have a name, and which step is in which phase.
 
     TRAININGS[name] ─ what the recipe overrides ─▶ phases ─ how many labeled steps ─▶ Plan: which phase a step is in
 
@@ -7,8 +7,8 @@
 - **Label-free steps.** Candidates far below the K best get no gradient, so a scorer that starts out preferring the
   background may stay there. Before the first label it learns to tell where the image has detail that its view lacks.
 - **Guided steps.** At first the scorer chooses badly, so the feature network sees background only, and what it says of
-  background teaches the scorer nothing. Patches are therefore chosen hard, where detail is missing or by the scores as in
-  evaluation; no gradient goes through the choice, and the scorer learns by the other terms of the loss.
+  background teaches the scorer nothing. Patches are therefore chosen hard, where detail is missing or by the scores as
+  in evaluation; no gradient goes through the choice, and the scorer learns by the other terms of the loss.
 
 This module imports no torch: the command line reads it for `--help`.
 """
@@ -17,6 +17,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
+
+from saccade.options import NOT_NEGATIVE, POSITIVE, SHARE, check_ranges
 
 TINY = 1e-9  # a share that is none
 Chooser = Literal["model", "scores", "detail", "detail_and_scores"]
@@ -36,6 +38,9 @@ class ScorerRate:
     start: float = 1.0
     rise: float = 0.2
 
+    def __post_init__(self) -> None:
+        check_ranges("training.scorer", self, rate=POSITIVE, start=SHARE, rise=SHARE)
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -45,8 +50,8 @@ class Phase:
         name: what people call it
         steps: how many steps it has, if it needs no labels
         share: its share of the labeled steps, if it needs them
-        choose: who chooses the patches: the model's own selection, as in training; the scores, as in evaluation; detail,
-            where the view lacks most of it; detail_and_scores, half of the patches by each
+        choose: who chooses the patches: the model's own selection, as in training; the scores, as in evaluation;
+            detail, where the view lacks most of it; detail_and_scores, half of the patches by each
         learn: what the loss asks for: labels (the system's own loss), or missing_detail (of the scorer, without labels)
         loss: options of that loss, such as entropy_coefficient or focus; what is left out has its default
         lr: the scorer's learning rate while there are no labels; nothing else is trained then
@@ -65,6 +70,9 @@ class Phase:
     scorer: ScorerRate = field(default_factory=ScorerRate)
     sigma: Literal["to_zero", "constant"] = "to_zero"
     deal: Literal["as_they_come", "evenly"] = "as_they_come"
+
+    def __post_init__(self) -> None:
+        check_ranges(f"the phase {self.name}", self, steps=NOT_NEGATIVE, share=SHARE, lr=POSITIVE)
 
     @property
     def labeled(self) -> bool:
@@ -99,7 +107,7 @@ TRAININGS: dict[str, tuple[Phase, ...]] = {
         Phase("by_scores", share=0.75, choose="scores", loss=EACH_PATCH, scorer=SLOW),
         Phase("soft", share=0.25, loss=EACH_PATCH, scorer=SLOW),
     ),
-    # For a network that reads, and few images: labels teach the scorer slowly, and it keeps what it learned without them.
+    # For a network that reads, and few images: the scorer learns slowly from labels, and keeps what it knew before.
     "slow_scorer": (
         replace(LABEL_FREE, steps=150),
         Phase("soft", share=1.0, loss=EACH_PATCH, scorer=SLOW),
@@ -124,6 +132,9 @@ class LabelFreeOptions:
     lr: float | None = None
     focus: float | None = None
 
+    def __post_init__(self) -> None:
+        check_ranges("training.label_free", self, steps=NOT_NEGATIVE, lr=POSITIVE, focus=NOT_NEGATIVE)
+
 
 @dataclass(frozen=True)
 class ScorerOptions:
@@ -138,6 +149,9 @@ class ScorerOptions:
     rate: float | None = None
     start: float | None = None
     rise: float | None = None
+
+    def __post_init__(self) -> None:
+        check_ranges("training.scorer", self, rate=POSITIVE, start=SHARE, rise=SHARE)
 
 
 @dataclass(frozen=True)
@@ -163,6 +177,9 @@ class Training:
     sigma: Literal["to_zero", "constant"] | None = None
     evenly: bool | float | None = None
     phases: list[Phase] | None = None
+
+    def __post_init__(self) -> None:
+        check_ranges("training", self, guided=SHARE, evenly=SHARE)
 
 
 def lay_out(training: Training) -> tuple[Phase, ...]:
@@ -207,7 +224,7 @@ def _share_guided(phases: Sequence[Phase], share: float, name: str) -> list[Phas
 
 
 def _deal_evenly(phases: Sequence[Phase], share: float) -> Iterator[Phase]:
-    """The first `share` of the labeled steps, and all before them, with classes dealt evenly: a phase may become two."""
+    """The first `share` of the labeled steps, and all before them, deal classes evenly: a phase may become two."""
     left = share
     for phase in phases:
         even = min(phase.share, left)

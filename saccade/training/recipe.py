@@ -7,18 +7,28 @@
 """
 
 import json
+import math
+import re
+from argparse import ArgumentError
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import yaml
 from jsonargparse import ActionConfigFile, ArgumentParser, Namespace  # pyright: ignore[reportPrivateImportUsage]
 
 from saccade.config import Stages
+from saccade.options import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, Range, check_ranges, describe
 from saccade.recipes import find_recipe
 from saccade.training.phases import Plan, Training
+
+BELOW_ONE = Range("0 or more and below 1", lambda value: 0 <= value < 1)
+ASCENDING = Range(
+    "ascending shares of the steps between 0 and 1, such as [0.6, 0.8]",
+    lambda value: all(a < b for a, b in zip((0, *value), (*value, 1), strict=True)),
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,9 @@ class DataOptions:
     cache_gb: float = 0.0
     skip_bad: bool = False
 
+    def __post_init__(self) -> None:
+        check_ranges("data", self, workers=NOT_NEGATIVE, cache_gb=NOT_NEGATIVE)
+
 
 @dataclass(frozen=True)
 class Optimizer:
@@ -64,6 +77,10 @@ class Optimizer:
     clip_value: float | None = None
     clip_norm: float | None = None
 
+    def __post_init__(self) -> None:
+        check_ranges("optimizer", self, lr=POSITIVE, clip_value=POSITIVE, clip_norm=POSITIVE)
+        check_ranges("optimizer", self, weight_decay=NOT_NEGATIVE, momentum=BELOW_ONE)
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -80,6 +97,9 @@ class Schedule:
     warm_up: float = 0.05
     milestones: tuple[float, ...] = (0.6, 0.8)
     factor: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_ranges("schedule", self, warm_up=BELOW_ONE, milestones=ASCENDING, factor=POSITIVE)
 
 
 @dataclass(frozen=True)
@@ -120,6 +140,10 @@ class Recipe:
     devices: int = 1
     nodes: int = 1
 
+    def __post_init__(self) -> None:
+        counts = dict.fromkeys(("steps", "batch", "validate_every", "devices", "nodes"), AT_LEAST_ONE)
+        check_ranges("", self, **counts, seed=NOT_NEGATIVE)
+
     @cached_property
     def plan(self) -> Plan:
         """Which phase of the training each step is in."""
@@ -130,39 +154,93 @@ class Recipe:
         """Steps between two validations."""
         return self.validate_every or max(1, self.plan.total // 20)
 
+    def check_together(self) -> None:
+        """Refuse values that cannot go together; each alone was looked at when it was set."""
+        processes = self.devices * self.nodes
+        if self.batch % processes:
+            raise ValueError(
+                f"batch is {self.batch}: expected a multiple of {processes}, one share for each of {self.devices} "
+                f"devices on {self.nodes} nodes, such as {math.ceil(self.batch / processes) * processes}"
+            )
+        phases, selection = [span.phase for span in self.plan.spans], self.model.selection
+        soft = selection.get("name") == "perturbed" and not selection.get("discrete", True)
+        if soft and phases[-1].sigma == "to_zero":
+            raise ValueError(
+                "model.selection.discrete is false and σ falls to zero: the model would be tested with noise that "
+                "training has taken away; expected training.sigma constant, or discrete true"
+            )
+        clipped = self.optimizer.clip_norm or self.optimizer.clip_value
+        starts_otherwise = phases[0].guided or not phases[0].labeled
+        if self.model.scorer.get("name") == "backbone" and not (clipped or starts_otherwise):
+            # Adam would divide by its length for thousands of steps.
+            raise ValueError(
+                "model.scorer is backbone, whose scores are all equal at first, and normalizing those makes its first "
+                "gradient about 100,000 times too long: expected optimizer.clip_norm, such as 1.0, or another start "
+                "(training.label_free.steps, or a guided training)"
+            )
+
 
 def add_recipe_arguments(parser: ArgumentParser) -> None:
     """Every key of a recipe as a flag, `--optimizer.lr` and so on."""
     parser.add_class_arguments(Recipe, as_group=True)
 
 
-def as_recipe(values: Namespace) -> Recipe:
-    """The recipe among parsed values."""
-    parser = ArgumentParser(exit_on_error=False)
-    add_recipe_arguments(parser)
-    keys = [key.name for key in fields(Recipe)]
-    built = parser.instantiate(Namespace(**{key: values[key] for key in keys}))
-    return Recipe(**{key: built[key] for key in keys})
-
-
 def load_recipe(source: str | Path, flags: Sequence[str] = ()) -> Recipe:
     """A recipe that ships with the package, or one in a file; `flags` change values as on the command line.
 
-    >>> load_recipe("signs/perturbed", ["--steps", "10"]).steps
+    >>> load_recipe("signs/perturbed", ["--steps=10"]).steps
     10
     """
-    return as_recipe(parse_recipe(source, flags))
-
-
-def parse_recipe(source: str | Path, flags: Sequence[str] = ()) -> Namespace:
-    """The values of a recipe before they become one."""
     path = find_recipe(str(source))
     if path is None:
         raise ValueError(f"{source} is not a recipe: expected a .yaml file, or a name that `saccade recipes` lists")
+    return parse_recipe([f"--recipe={path}", *flags])
+
+
+def parse_recipe(flags: Sequence[str]) -> Recipe:
+    """The default recipe with what `flags` change, each `--key=value`.
+
+    >>> parse_recipe(["--optimizer.lr=fast"])
+    Traceback (most recent call last):
+    ValueError: optimizer.lr is fast: expected a number
+    """
+    parser = _make_parser()
+    built = parser.instantiate(_parse(parser, flags))
+    return Recipe(**{key.name: built[key.name] for key in fields(Recipe)})
+
+
+def parse_given(flags: Sequence[str]) -> dict[str, Any]:
+    """What `flags` say and nothing else, as a tree.
+
+    >>> parse_given(["--model.selection.k=5", "--steps=10"])
+    {'model': {'selection': {'k': 5}}, 'steps': 10}
+    """
+    return _parse(_make_parser(), flags, defaults=False).as_dict()
+
+
+def _make_parser() -> ArgumentParser:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--recipe", action=ActionConfigFile)
     add_recipe_arguments(parser)
-    return parser.parse_args([f"--recipe={path}", *flags])
+    return parser
+
+
+def _parse(parser: ArgumentParser, flags: Sequence[str], *, defaults: bool = True) -> Namespace:
+    try:
+        return parser.parse_args(flags, defaults=defaults)
+    except ArgumentError as error:
+        raise ValueError(_explain(str(error))) from error
+
+
+def _explain(error: str) -> str:
+    """The parser's message without the types of Python."""
+    if wrong := re.search(r'Parser key "([\w.]+)":.*(?:Got|Given) value: (.*)', error, re.DOTALL):
+        key, value = wrong.groups()
+        annotation: Any = Recipe
+        for name in key.split("."):
+            annotation = get_type_hints(annotation)[name]
+        return f"{key} is {value.strip()}: expected {describe(annotation)}"
+    return f"{' '.join(error.split())}; see saccade train --help"
 
 
 def dump_recipe(recipe: Recipe) -> str:

@@ -14,7 +14,7 @@ import torch
 from lightning.fabric import Fabric, seed_everything
 from rich.console import Console
 
-from saccade.building import build_model, load_model
+from saccade.building import build_model
 from saccade.config import ModelConfig
 from saccade.data.dataset import ImageDataset, batch_of_one
 from saccade.data.loading import load_as_given, source_name
@@ -33,25 +33,26 @@ from saccade.training.recipe import Recipe, dump_recipe, load_recipe
 
 
 def train(
-    recipe: Recipe, folder: Path | str, *, records: Records | None = None, console: Console | None = None
+    recipe: Recipe, folder: Path | str | RunFolder, *, records: Records | None = None, console: Console | None = None
 ) -> Path:
-    """Train as `recipe` says in `folder`, or resume there, and return the folder.
+    """Train as `recipe` says in `folder`, or resume there, and return its path.
 
     records: the recipe's data set, if it was opened before.
 
     >>> train(load_recipe("signs/perturbed"), "runs/signs")  # doctest: +SKIP
     """
-    console = console or Console()
-    check_folder(RunFolder(folder), recipe)
-    if RunFolder(folder).finished:
-        console.print(f"{folder} is finished; give another folder to train again", soft_wrap=True)
-        return Path(folder)
+    files, console = folder if isinstance(folder, RunFolder) else RunFolder(folder), console or Console()
+    recipe.check_together()
+    check_folder(files, recipe)
+    if files.finished:
+        console.print(f"{files.path} is finished; give another folder to train again", soft_wrap=True)
+        return files.path
     fabric = make_fabric(recipe)
     seed_everything(recipe.seed, verbose=False)
     data = open_data(recipe, records)
     learner = make_learner(recipe, data)
     fabric.launch()  # other processes come here by themselves
-    files = RunFolder(folder, writes=fabric.is_global_zero)
+    files.writes = fabric.is_global_zero
     console = console if fabric.is_global_zero else Console(quiet=True)
     for note in data["train"].records.notes:
         console.print(note, soft_wrap=True, highlight=False, markup=False)
@@ -85,7 +86,7 @@ def _train_in(
             "another folder with a lower optimizer.lr, a longer schedule.warm_up, optimizer.clip_norm 1, or precision "
             "32-true"
         )
-    best = load_model(files.best)
+    best = files.load_best()
     for split in ("val", "test"):
         if split in data:
             _show_accuracy(_evaluate(files, fabric, best, data[split], split, recipe, console), console)
@@ -149,7 +150,7 @@ def evaluate(
     files.check()
     # This process alone, on what this machine has, whatever trained it.
     recipe = replace(load_recipe(files.recipe_file), accelerator="auto", devices=1, nodes=1)
-    model, name = load_model(files.model()), split or "test"
+    model, name = files.load_best(), split or "test"
     if data is None:
         records = open_records(recipe.data, seed=recipe.seed)
     else:

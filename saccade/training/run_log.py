@@ -23,3 +23,8 @@ class RunLog:
         """Both are on the disk."""
         self.table.save()
         self.board.save()
+
+    def close(self) -> None:
+        """Nothing more comes, or the run was stopped between two validations."""
+        self.table.save()
+        self.board.finalize("")

@@ -19,7 +19,7 @@ try:
     main(sys.argv[1:])
 except SystemExit as end:
     assert end.code == 0, end.code
-heavy = {"torch", "numpy", "PIL", "rich", "tifffile", "lightning", "matplotlib"} & set(sys.modules)
+heavy = {"torch", "PIL", "rich", "tifffile", "lightning", "matplotlib"} & set(sys.modules)
 assert not heavy, heavy
 """
 

@@ -1,16 +1,18 @@
 """Training and evaluation as commands: mistakes are one line with the fix, and a run goes on, or is left alone."""
 
+import re
+from collections import Counter
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from tiny import make_spots, tiny_recipe
 from tiny_run import make_tiny_run
 
-from saccade import cli
 from saccade.cli import main
-from saccade.cli.train import run_name
-from saccade.training.recipe import dump_recipe
+from saccade.cli.train import read_words, run_name
+from saccade.training.recipe import dump_recipe, load_recipe
 
 
 @pytest.fixture
@@ -25,16 +27,24 @@ def recipe(tmp_path) -> Path:
     [
         (["--nonsense", "3"], "unrecognized arguments: --nonsense"),
         (["--optimizer.lrr", "3"], "lrr"),
-        (["--steps", "many"], "steps"),
+        (["--steps", "many"], "steps is many: expected a whole number"),
+        (["--steps"], "--steps has no value"),
+        (["--best-by", "beauty"], "best_by is beauty: expected accuracy, balanced_accuracy, average_precision or loss"),
         (["--steps", "0"], "steps is 0: expected at least 1"),
         (["--k", "10000"], "k is 10000 and there are"),
         (["--patch", "65"], "larger than the image of 64×64 px"),
-        (["--view-scale", "3"], "model.view.scale is 3: expected a number above 0 and at most 1"),
+        (["--view-scale", "3"], "view scale is 3: "),
         (["--backbone", "resnot18"], "timm has no model 'resnot18'"),
         (["--weights", "nowhere.safetensors"], "'weights'"),
         (["--model.selection.kk", "3"], "has no option 'kk': it takes k, sigma"),
+        (["--model.selection.sigma", "abc"], "selection 'perturbed': sigma is \"abc\", expected a number"),
+        (["--model.selection", "abc"], "model.selection is abc: expected keys with values"),
+        (["--model.features.name", "[a]"], "unknown features ['a']: expected one of"),
         (["--model.system", "rnn"], "unknown system 'rnn'"),
-        (["--loss", "{entropy: 3}"], "the loss has no option 'entropy': it takes entropy_coefficient"),
+        (
+            ["--training.loss", "{entropy: 3}"],
+            "the loss of the phase labels has no option 'entropy': it takes entropy_coefficient",
+        ),
         (["--data.path", "nowhere"], "no such file or folder"),
         (["--batch", "3", "--devices", "2"], "batch is 3: expected a multiple of 2"),
         (["another.yaml"], "no recipe 'another.yaml'"),
@@ -46,6 +56,7 @@ def test_mistakes_of_training_are_one_line_with_the_fix(words, message, recipe, 
     error = capsys.readouterr().err
     assert message in error
     assert len(error.strip().splitlines()) == 1
+    assert not re.search("Union|NoneType|<class|typing", error)  # Python's names for what people call numbers and words
 
 
 @pytest.mark.parametrize(
@@ -57,28 +68,31 @@ def test_mistakes_of_training_are_one_line_with_the_fix(words, message, recipe, 
     ],
 )
 def test_a_key_of_a_stage_counts_wherever_the_stage_stands(flags):
-    args = cli.build_parser().parse_args(cli.spell_out(["train", "signs/perturbed", *flags]))
-    assert args.train.model.features == {"name": "backbone", "model": "resnet18", "weights": "a.b.safetensors"}
+    recipe = load_recipe("signs/perturbed", read_words(["signs/perturbed", *flags]).flags)
+    assert recipe.model.features == {"name": "backbone", "model": "resnet18", "weights": "a.b.safetensors"}
 
 
 @pytest.mark.parametrize(
     ("flag", "value", "message"),
     [
-        ("--k", "0", "model.selection.k is 0: expected a whole number of at least 1"),
-        ("--k", "abc", "model.selection.k is abc: expected a whole number"),
-        ("--view-scale", "2", "model.view.scale is 2: expected a number above 0 and at most 1"),
-        ("--backbone", "null", "model.features.model is null: expected the name of a timm model"),
-        ("--k", "null", "model.selection.k is null: expected a whole number"),
-        ("--k", "2.5", "model.selection.k is 2.5: expected a whole number"),
+        ("--k", "0", "k is 0, expected at least 1"),
+        ("--k", "abc", "selection 'perturbed': k is \"abc\", expected a whole number"),
+        ("--k", "null", "selection 'perturbed': k is null, expected a whole number"),
+        ("--k", "2.5", "selection 'perturbed': k is 2.5, expected a whole number"),
+        ("--model.selection.sigma", "abc", "selection 'perturbed': sigma is \"abc\", expected a number"),
+        ("--model.features.name", "[a]", "unknown features ['a']: expected one of"),
+        ("--view-scale", "2", "view scale is 2: "),
+        ("--view-scale", "0", "view scale is 0: "),
+        ("--view-scale", "abc", 'view: scale is "abc", expected a number'),
+        ("--patch", "0", "patch is 0, expected a side of at least 1 px"),
+        ("--patch", "abc", 'extraction: patch is "abc", expected a whole number or a list of 2 whole numbers'),
+        ("--patch", "[3]", "extraction: patch is [3], expected a whole number or a list of 2 whole numbers"),
+        ("--model.scorer.pool", "big", "scorer 'conv': pool is \"big\", expected a whole number"),
         ("--batch", "0", "batch is 0: expected at least 1"),
         ("--devices", "0", "devices is 0: expected at least 1"),
-        ("--patch", "0", "model.extraction.patch is 0: expected a side of at least 1 px"),
-        ("--patch", "abc", "model.extraction.patch is abc: expected a side"),
-        ("--patch", "[3]", "model.extraction.patch is [3]: expected a side"),
-        ("--view-scale", "0", "model.view.scale is 0: expected a number above 0"),
-        ("--view-scale", "abc", "model.view.scale is abc: expected a number above 0"),
-        ("--model.scorer.pool", "0", "model.scorer.pool is 0: expected a whole number"),
-        ("--model.preparation.resize", "[0, 64]", "model.preparation.resize is [0, 64]: expected a height and a width"),
+        ("--resize", "[0, 64]", "preparation.resize is (0, 64): expected a height and a width"),
+        ("--data.workers", "many", "data.workers is many: expected a whole number or null"),
+        ("--imports", "no_such_module", "imports has 'no_such_module', and there is no such module"),
     ],
 )
 def test_values_are_looked_at_before_others_are_chosen_by_them(flag, value, message, pets, tmp_path, capsys):
@@ -131,20 +145,21 @@ def test_an_image_that_cannot_be_read_stops_training_with_its_name(workers, reci
 
 def test_train_evaluate_report_on_one_s_own_folder(pets, tmp_path, capsys):
     run = tmp_path / "run"
-    words = ["train", str(pets), "--steps=2", "--batch=2", "--warm_up.steps=1", "--k=2", "--patch=4", "--out", str(run)]
-    assert main([*words, "--data.workers=0"]) == 0
+    words = ["train", str(pets), "--steps=2", "--batch=2", "--training.label_free.steps=1", "--k=2", "--patch=4"]
+    words += ["--data.workers=0", "--out", str(run)]
+    assert main(words) == 0
     told = capsys.readouterr().out
     assert "model.view.scale" in told
     assert "report: file://" in told
     assert main(["evaluate", str(run), "--split", "val"]) == 0
     assert "accuracy" in capsys.readouterr().out
     assert main(["report", str(run)]) == 0
-    assert main([*words, "--data.workers=0"]) == 0
+    assert main(words) == 0
     assert "is finished" in capsys.readouterr().out
 
 
 def test_a_command_on_one_s_own_folder_that_could_not_start_can_be_corrected(pets, tmp_path, capsys):
-    words = ["train", str(pets), "--steps=1", "--batch=2", "--warm_up.steps=1", "--data.workers=0"]
+    words = ["train", str(pets), "--steps=1", "--batch=2", "--training.label_free.steps=1", "--data.workers=0"]
     words += ["--k=2", "--patch=4", f"--out={tmp_path / 'run'}"]
     assert main([*words, "--accelerator", "mps"]) == 2
     assert "set --accelerator auto or cpu" in capsys.readouterr().err
@@ -154,9 +169,8 @@ def test_a_command_on_one_s_own_folder_that_could_not_start_can_be_corrected(pet
 @pytest.fixture
 def run_of_pets(pets, tmp_path):
     """A run folder of images of one's own, and the words that made it: of a stage, a part was given."""
-    selection = "{name: diverse, k: 2}"
-    words = ["--steps=2", "--batch=2", "--warm_up.steps=1", "--patch=4", "--data.workers=0", "--out", f"{tmp_path}/run"]
-    words = [*words, "--model.selection", selection]
+    words = ["--steps=2", "--batch=2", "--training.label_free.steps=1", "--patch=4", "--data.workers=0"]
+    words += ["--out", f"{tmp_path}/run", "--model.selection", "{name: diverse, k: 2}"]
     assert main(["train", str(pets), *words]) == 0
     return words
 
@@ -171,7 +185,7 @@ def test_the_same_command_goes_on_though_the_rest_of_a_stage_was_chosen(pets, ru
     ("flag", "difference"),
     [
         ("--model.scorer.widths=[4]", "model.scorer.widths None there, [4] here"),
-        ("--loss.context_coefficient=0.5", "loss.context_coefficient None there, 0.5 here"),
+        ("--training.loss.context_coefficient=0.5", "training.loss.context_coefficient None there, 0.5 here"),
         ("--model.extraction.glance=true", "model.extraction.glance None there, True here"),
         ("--data.augmentation.max_turn=3", "data.augmentation.max_turn None there, 3 here"),
         ("--data.generate.count=3", "data.generate None there, {'count': 3} here"),
@@ -210,3 +224,26 @@ def test_a_folder_without_a_run_is_told(tmp_path, capsys):
     for command in ("evaluate", "report"):
         assert main([command, str(tmp_path)]) == 2
         assert str(tmp_path) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_command_lists_its_data_once_and_loads_the_best_model_once(own, recipe, tmp_path, monkeypatch):
+    counts = Counter()
+
+    def count(module: str, name: str) -> None:
+        function = getattr(import_module(module), name)
+
+        def counted(*args, **options):
+            counts[name] += 1
+            return function(*args, **options)
+
+        monkeypatch.setattr(f"{module}.{name}", counted)
+
+    count("saccade.data.loading", "_find")
+    count("saccade.building", "load_model")
+    monkeypatch.setattr("saccade.report.shown_images.EXAMPLES", 1)
+    source = tmp_path / "spots" if own else recipe
+    quick = ["--data.workers=0", "--training.label_free.steps=1", "--validate_every=4"]
+    assert main(["train", str(source), "--steps", "2", "--out", str(tmp_path / "run"), *quick]) == 0
+    assert counts == {"_find": 1, "load_model": 1}
+    assert (tmp_path / "run" / "report.html").is_file()

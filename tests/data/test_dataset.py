@@ -178,11 +178,6 @@ def test_nothing_left_to_read(records):
         ImageDataset(records, skip_bad=True)
 
 
-def test_an_impossible_size(records):
-    with pytest.raises(ValueError, match=r"resize is \(0, 5\)"):
-        ImageDataset(records, preparation=Preparation(resize=(0, 5)))
-
-
 def test_workers_change_nothing(records):
     def batches(workers: int) -> list[Batch]:
         return list(

@@ -3,6 +3,7 @@
 import importlib
 import math
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -45,12 +46,13 @@ def test_a_backbone_that_reads_the_view_and_the_parts_is_counted_with_both(syste
         "features": {"name": "backbone", "model": "test_resnet"},
         "aggregation": {"name": aggregation},
     }
-    model = build_model(ModelConfig(system=system, num_classes=3, image_size=(128, 160), **stages))
+    model: Any = build_model(ModelConfig(system=system, num_classes=3, image_size=(128, 160), **stages))
     counts = multiply_adds(model, (128, 160))
     backbone = nn.Sequential(model.features)
     view = multiply_adds(backbone, (64, 96))["total"]  # 64×80, filled up to whole cells
     assert counts["features"] == view + 2 * multiply_adds(backbone, (32, 32))["total"]
-    heads = 3 * (model.aggregation.width + (1 + 2) * model.features.width)
+    # Of the image and its two parts, which concat joins and mean adds; the other two heads only teach.
+    heads = 3 * {"concat": 3, "mean": 1}[aggregation] * model.features.width
     assert counts["total"] == counts["scorer"] + counts["features"] + heads
 
 

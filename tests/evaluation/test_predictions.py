@@ -1,12 +1,10 @@
 """What a model says of an image does not depend on the batch it came in, and every column is what it says it is."""
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor, nn
+from torch import Tensor
 from torch.testing import assert_close
 
 from saccade import ModelConfig, PatchSelectionModel
@@ -14,35 +12,32 @@ from saccade.data.dataset import collate, unit_range
 from saccade.data.sample import Sample
 from saccade.evaluation import Predictions, best_overlap, predict_batch
 from saccade.evaluation.predictions import join
+from saccade.output import Output
 from saccade.selection import Selection
+from saccade.system import System
 
 SIZES = [(20, 30), (32, 16), (20, 30), (24, 24), (32, 16), (17, 41)]
 
 
-class StubOutput(NamedTuple):
-    logits: Tensor
-    raw_scores: Tensor
-    boxes: Tensor
-
-
-class Stub(nn.Module):
+class Stub(System):
     """Answers with means over the image, which padding would change; looks at two corners."""
 
-    def forward(self, image: Tensor) -> StubOutput:
+    def __init__(self):
+        super().__init__(ModelConfig(num_classes=3, image_size=(32, 32)))
+
+    def forward(self, image: Tensor) -> Output:
         height, width = image.shape[-2:]
         mean = image.mean(dim=(2, 3))  # B 3
         boxes = torch.tensor([[0, 0, 8, 6], [width - 8, height - 6, width, height]]).expand(len(image), 2, 4)
-        return StubOutput(mean, torch.stack([mean[:, 0], mean[:, 1], 0 * mean[:, 0]], dim=1), boxes)
+        raw_scores = torch.stack([mean[:, 0], mean[:, 1], 0 * mean[:, 0]], dim=1)
+        return Output(mean, raw_scores=raw_scores, boxes=boxes)
 
 
-class Blind(nn.Module):
+class Blind(Stub):
     """A system that selects nothing."""
 
-    class Output(NamedTuple):
-        logits: Tensor
-
-    def forward(self, image: Tensor) -> "Blind.Output":
-        return Blind.Output(image.mean(dim=(2, 3)))
+    def forward(self, image: Tensor) -> Output:
+        return Output(image.mean(dim=(2, 3)))
 
 
 def make_samples():
@@ -90,17 +85,11 @@ def test_every_column_is_what_it_says():
 
 
 def test_candidates_that_are_in_no_slot_were_not_looked_at():
-    class Output(NamedTuple):
-        logits: Tensor
-        raw_scores: Tensor
-        boxes: Tensor
-        selection: Selection
-
     class Soft(Stub):
         def forward(self, image):
-            output = super().forward(image)  # the second box is there to fill up
             index = torch.tensor([[0, 2]]).expand(len(image), 2)
-            return Output(*output, Selection(index, torch.tensor([[[1.0, 0.0]]]).expand(len(image), 1, 2)))
+            selection = Selection(index, torch.tensor([[[1.0, 0.0]]]).expand(len(image), 1, 2))
+            return super().forward(image)._replace(selection=selection)  # the second box is there to fill up
 
     sample = make_samples()[0]._replace(boxes=torch.tensor([[22, 14, 30, 20]]))  # where the second box is
     assert predict_batch(Stub(), collate([sample])).hit.item() == 1
@@ -127,14 +116,9 @@ def test_a_system_that_selects_nothing_has_no_places():
 
 
 def test_a_system_that_looks_without_scoring_has_places_and_no_entropy():
-    class Output(NamedTuple):
-        logits: Tensor
-        boxes: Tensor
-
     class Glimpses(Stub):
         def forward(self, image):
-            output = super().forward(image)
-            return Output(output.logits, output.boxes)
+            return super().forward(image)._replace(raw_scores=None)
 
     batch = collate(make_samples())
     row, expected = predict_batch(Glimpses(), batch), predict_batch(Stub(), batch)

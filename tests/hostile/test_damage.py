@@ -43,11 +43,13 @@ def test_the_sound_files_are_read_as_far_as_they_are_documented(tmp_path):
             assert read_pixels(path).shape == ((64, 48, 3) if name == "3.jpg" else (48, 64, 3))
 
 
-@pytest.mark.parametrize(
-    "error",
-    [RuntimeError("boom"), NotImplementedError(), MemoryError(), zlib.error("-3"), AssertionError(), RecursionError()]
-    + [KeyError("x"), OverflowError("x"), UnicodeDecodeError("utf8", b"", 0, 1, "x"), EOFError(), Exception("x")],
+RAISED = (
+    *(RuntimeError("boom"), NotImplementedError(), MemoryError(), zlib.error("-3"), AssertionError(), RecursionError()),
+    *(KeyError("x"), OverflowError("x"), UnicodeDecodeError("utf8", b"", 0, 1, "x"), EOFError(), Exception("x")),
 )
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
 def test_whatever_a_reader_raises_is_its_files_error(tmp_path, monkeypatch, error):
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
 

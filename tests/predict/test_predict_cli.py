@@ -11,17 +11,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from PIL import Image
-from torch import Tensor
 
 from saccade import PatchSelectionModel, Predictor
 from saccade.cli import main
 from saccade.images import file
 from saccade.images.decode import read_pixels
-from saccade.output import Output
 from saccade.predict import reading
 
 
@@ -284,26 +283,18 @@ def test_pictures_mirror_the_images_and_crops_are_their_pixels(run, photos):
 
 
 def test_with_all_pictures_each_image_is_decoded_once_and_looked_at_once(make_run, photos, monkeypatch):
-    decoded, looked = [], []
-
-    def decode(path: Path, **limit) -> np.ndarray:
-        decoded.append(str(path))
-        return read_pixels(path, **limit)
-
-    def look(model: PatchSelectionModel, images: Tensor) -> Output:
-        looked.extend([1] * len(images))
-        return forward(model, images)
-
-    forward = PatchSelectionModel.forward
-    monkeypatch.setattr(reading, "read_pixels", decode)
-    monkeypatch.setattr(file, "read_pixels", decode)
-    monkeypatch.setattr(PatchSelectionModel, "forward", look)
+    decode, forward, looked = Mock(wraps=read_pixels), PatchSelectionModel.forward, []
+    for module in (reading, file):
+        monkeypatch.setattr(module, "read_pixels", decode)
+    monkeypatch.setattr(
+        PatchSelectionModel, "forward", lambda model, images: looked.append(len(images)) or forward(model, images)
+    )
     run = make_run(preparation={"resize": (56, 72), "crop": (40, 48)})
     assert predict(run, "photos", "--out", "out.jsonl", "--overlay", "seen", "--crops", "cut") == 0
     assert len(list(Path("seen").rglob("*.png"))) == 6
-    assert len(list(Path("cut").rglob("*.png"))) == 12
-    assert sorted(decoded) == NAMES
-    assert len(looked) == 6
+    assert len(list(Path("cut").rglob("0?.png"))) == 12
+    assert sorted(str(call.args[0]) for call in decode.call_args_list) == NAMES
+    assert sum(looked) == 6
 
 
 @pytest.mark.parametrize("preparation", [{}, {"resize": (56, 72), "crop": (40, 48)}, {"crop": (40, 48)}])

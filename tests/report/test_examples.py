@@ -1,10 +1,14 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from saccade.building import build_model
 from saccade.images.decode import BadImage
-from saccade.report.examples import confident_mistakes, of_class, open_examiner, typical_successes
-from saccade.report.look import look_at
+from saccade.looking import look_at
+from saccade.preparation import Preparation
+from saccade.report.examples import confident_mistakes, examine, of_class, typical_successes
 from saccade.runs import RunFolder
 from saccade.runs.prediction_tables import PredictionRow, PredictionTable
 
@@ -33,48 +37,52 @@ def test_images_of_a_class_come_from_all_over(answers):
     assert [row.image for row in of_class(answers, "b", 9)] == ["b0", "w0", "w1", "w2", "w3"]
 
 
-def test_the_examiner_sees_what_the_evaluation_saw(made_run):
-    run = RunFolder(made_run).read()
-    examiner = open_examiner(run)
+@pytest.fixture
+def run(made_run):
+    return RunFolder(made_run).read()
+
+
+def prepared(run, **preparation):
+    """The run's model with another preparation."""
+    model = run.folder.load_best()
+    config = replace(model.config, preparation=Preparation(**preparation))
+    other = build_model(config)
+    other.load_state_dict(model.state_dict())
+    return other.eval()
+
+
+def test_the_model_sees_what_the_evaluation_saw(run):
     for row in run.predictions["test"].rows:
-        look, probability = examiner.see(row)
-        np.testing.assert_allclose(probability, row.probabilities, atol=1e-5)
+        look, probabilities = examine(run.folder.load_best(), row)
+        np.testing.assert_allclose(probabilities, row.probabilities, atol=1e-5)
         assert len(look.truth) == 1
         left, top, right, bottom = look.truth[0]
-        assert set(np.unique(look.image[top:bottom, left:right])) == {0, 255}  # the stripes, and nothing but them
+        assert set(np.unique(look.picture[top:bottom, left:right])) == {0, 255}  # the stripes, and nothing but them
 
 
-def test_a_resized_image_has_its_boxes_resized(made_run):
-    run = RunFolder(made_run).read()
-    half = run._replace(recipe=run.recipe | {"data": run.recipe["data"] | {"resize": [32, 32]}})
+def test_a_resized_image_has_its_boxes_resized(run):
     row = run.predictions["test"].rows[0]
-    whole, small = open_examiner(run).see(row).look, open_examiner(half).see(row).look
+    whole, small = examine(run.folder.load_best(), row).look, examine(prepared(run, resize=(32, 32)), row).look
     assert small.size == (32, 32)
+    assert small.picture.shape == (32, 32, 3)
     np.testing.assert_allclose(small.truth, whole.truth / 2, atol=1)
 
 
-def test_through_a_crop_the_model_sees_the_center_and_the_picture_is_whole(made_run):
-    run = RunFolder(made_run).read()
-    data = run.recipe["data"] | {"augmentation": {"name": "cub", "crop": [40, 48]}}
-    cropped = open_examiner(run._replace(recipe=run.recipe | {"data": data}))
-    row = run.predictions["test"].rows[0]
-    look, probability = cropped.see(row)
-    whole = open_examiner(run).see(row).look
-    inner = look_at(cropped.model, torch.from_numpy(whole.image.copy()).permute(2, 0, 1)[:, 12:52, 8:56])
-    np.testing.assert_array_equal(probability, inner.probability)
-    np.testing.assert_array_equal(look.boxes, inner.look.boxes + np.array([8, 12, 8, 12]))
+def test_through_a_crop_the_model_sees_the_center_and_the_picture_is_whole(run):
+    row, model = run.predictions["test"].rows[0], prepared(run, crop=(40, 48))
+    look, probabilities = examine(model, row)
+    whole = examine(run.folder.load_best(), row).look
+    center = torch.from_numpy(whole.picture.copy()).permute(2, 0, 1)[None, :, 12:52, 8:56] / 255
+    with torch.no_grad():
+        output = model(center)
+    np.testing.assert_array_equal(probabilities, output.logits[0].softmax(dim=0))
+    np.testing.assert_array_equal(look.boxes, look_at(output, size=(40, 48)).boxes + np.array([8, 12, 8, 12]))
     np.testing.assert_array_equal(look.truth, whole.truth)
+    np.testing.assert_array_equal(look.picture, whole.picture)
     assert look.size == (64, 64)
 
 
-def test_without_its_data_set_only_the_boxes_are_missing(made_run, tmp_path):
-    run = RunFolder(made_run).read()
-    moved = run._replace(recipe=run.recipe | {"data": {"path": str(tmp_path / "gone")}})
-    assert len(open_examiner(moved).see(run.predictions["test"].rows[0]).look.truth) == 0
-
-
-def test_an_image_that_is_gone_is_a_bad_image(made_run):
-    run = RunFolder(made_run).read()
+def test_an_image_that_is_gone_is_a_bad_image(run):
     row = run.predictions["test"].rows[0]._replace(image="/nowhere/x.png")
     with pytest.raises(BadImage, match="no such file"):
-        open_examiner(run).see(row)
+        examine(run.folder.load_best(), row)

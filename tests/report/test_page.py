@@ -9,7 +9,7 @@ import pytest
 
 from saccade.config import ModelConfig
 from saccade.evaluation import wilson_interval
-from saccade.report.page import write_report
+from saccade.report import write_report
 from saccade.runs import RunFolder
 from saccade.systems import CNN
 
@@ -105,8 +105,8 @@ def test_every_answer_it_shows_is_in_the_table(whole, made_run):
 @pytest.fixture
 def few_pictures(monkeypatch):
     """Drawing them takes most of the time."""
-    monkeypatch.setattr("saccade.report.page.EXAMPLES", 1)
-    monkeypatch.setattr("saccade.report.page.SHARPENED", 1)
+    monkeypatch.setattr("saccade.report.shown_images.EXAMPLES", 1)
+    monkeypatch.setattr("saccade.report.shown_images.SHARPENED", 1)
 
 
 def test_nothing_from_a_file_becomes_markup(run_folder, tmp_path, few_pictures):
@@ -150,7 +150,7 @@ def test_a_missing_model_is_told(run_folder, few_pictures):
     shutil.rmtree(run_folder / "best")
     reader = Reader(write_report(run_folder))
     assert "The best model cannot be loaded" in reader.text
-    assert "no config.json in" in reader.text
+    assert "no model there yet" in reader.text
 
 
 def test_a_network_without_patches(run_folder, few_pictures):

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from matplotlib.text import Annotation
 
 from saccade.report.plots import (
     NAMES_UP_TO,
@@ -48,7 +49,7 @@ def test_a_class_without_images_does_not_divide_by_zero():
     np.testing.assert_array_equal(axes.images[0].get_array(), [[0.5, 0.5, 0], [0, 0, 0], [0, 0, 0]])
 
 
-def test_curves_are_the_logged_numbers_with_the_warm_up_apart(made_run):
+def test_curves_are_the_logged_numbers_with_the_label_free_ones_apart(made_run):
     run = RunFolder(made_run).read()
     charts = {axes.get_title("left"): axes for axes in learning_curves(run).axes}
     assert list(charts) == ["Loss", "Accuracy", "Where it looks (validation)", "Noise σ of the selection"]
@@ -56,12 +57,23 @@ def test_curves_are_the_logged_numbers_with_the_warm_up_apart(made_run):
     line = next(line for line in charts["Accuracy"].lines if line.get_label() == "validation")
     np.testing.assert_array_equal(line.get_xdata(), steps)
     np.testing.assert_array_equal(line.get_ydata(), values)
-    warm_up, raw, *_ = charts["Loss"].lines
-    assert max(warm_up.get_xdata()) == 3
+    label_free, raw, *_ = charts["Loss"].lines
+    assert max(label_free.get_xdata()) == 3
     assert min(raw.get_xdata()) == 4
-    assert charts["Loss"].patches[0].get_extents().transformed(charts["Loss"].transData.inverted()).x1 == pytest.approx(
-        4
-    )
+
+
+def test_phases_are_marked_with_their_names_where_they_are(made_run):
+    run = RunFolder(made_run).read()
+    phases = [("label_free", 0, 4), ("by_detail", 4, 9), ("soft", 9, 16)]
+    spans = [{"name": name, "from": first, "to": end} for name, first, end in phases]
+    for axes in learning_curves(run._replace(facts=run.facts | {"phases": spans})).axes:
+        named = [(text.get_text(), text.xy[0]) for text in axes.texts if isinstance(text, Annotation)]
+        assert named == [("label free", 0), ("by detail", 4), ("soft", 9)]
+        shaded = [patch.get_extents().transformed(axes.transData.inverted()) for patch in axes.patches]
+        assert [(span.x0, span.x1) for span in shaded] == [pytest.approx((0, 4)), pytest.approx((9, 16))]
+    for axes in learning_curves(run._replace(facts=run.facts | {"phases": spans[:1]})).axes:
+        assert not axes.texts
+        assert not axes.patches
 
 
 def test_a_run_without_numbers_gives_an_empty_chart(run_folder):

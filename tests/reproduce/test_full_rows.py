@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny_fit import make_task, make_trainer
+from tiny_fit import fit, make_parts
 
 from saccade.reproduce.jobs import run_name
 from saccade.reproduce.paper_tables import TABLES
 from saccade.reproduce.table_types import Plan
+from saccade.runs import RunFolder
 from saccade.training.recipe import load_recipe
 
 BIRDS = 8  # each has an image to validate with, and one validation is enough
@@ -83,12 +84,10 @@ def test_three_steps_at_full_size(plan: Plan, data, tmp_path):
     name = plan.recipe.partition("/")[0]
     less = ["--steps=3", "--batch=2", "--validate_every=9", "--data.workers=0", "--accelerator=cpu"]
     recipe = load_recipe(plan.recipe, [*plan.flags, f"--data.path={data[name]}", *less])
-    task = make_task(recipe)
-    before = [parameter.detach().clone() for parameter in task.model.parameters()]
-    trainer = make_trainer(recipe, tmp_path)
-    trainer.fit(task)
-    assert trainer.global_step == 3
-    assert 0 <= task.measures["accuracy"] <= 1  # it was validated after the last step
-    now = [*task.model.parameters()]
+    before = [*make_parts(recipe)[0].model.parameters()]
+    now = [*fit(recipe, tmp_path).model.parameters()]
+    validated = RunFolder(tmp_path).metrics()[-1]
+    assert validated["step"] == 3
+    assert 0 <= validated["val/accuracy"] <= 1
     assert all(parameter.isfinite().all() for parameter in now)
     assert any(not torch.equal(old, new) for old, new in zip(before, now, strict=True))

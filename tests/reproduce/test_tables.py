@@ -17,7 +17,6 @@ from saccade.reproduce.paper_tables import TABLES
 from saccade.reproduce.results import STATISTICS
 from saccade.reproduce.table_types import SCALES, Plan, choose
 from saccade.training.recipe import load_recipe
-from saccade.training.recipe_rules import check_recipe
 
 ROWS = [
     plan for table in TABLES.values() for row in table.rows for scale in SCALES if (plan := row.plan(scale)) is not None
@@ -29,7 +28,7 @@ PLANS = sorted({plan._replace(selection=None) for plan in ROWS})  # what is trai
 def test_every_plan_is_a_recipe_that_ships_with_flags_that_parse(plan: Plan):
     assert plan.recipe in [recipe.name for recipe in list_recipes()]
     recipe = load_recipe(plan.recipe, plan.flags)
-    check_recipe(recipe)
+    recipe.check_together()
     # No flag is idle, but for Sinkhorn's rows, which all say both K and how they choose at inference.
     assert not plan.flags or recipe != load_recipe(plan.recipe) or plan.recipe.endswith("/sinkhorn")
 
@@ -68,7 +67,7 @@ def test_rows_that_share_a_run():
     assert discrete.evaluate[3:] == ("evaluate", str(discrete.folder), "--selection=discrete")
     request = Request(TABLES["sigma"])
     soft, hard = (make_job(request, row, 0) for row in request.table.rows[:2])
-    assert soft.folder == hard.folder == Path("results/runs/billiard_small-perturbed-sigma_decay=constant-seed0")
+    assert soft.folder == hard.folder == Path("results/runs/billiard_small-perturbed-sigma=constant-seed0")
     assert (soft.evaluation, hard.evaluation) == ("test-soft", "test")
 
 
@@ -86,7 +85,8 @@ def test_gradients_are_compared_where_nothing_else_teaches_the_scorer():
     request = Request(TABLES["gradients"])
     recipes = [make_job(request, row, 0).recipe for row in request.table.rows]
     assert {recipe.model.selection["gradient"] for recipe in recipes} == {"conditional", "score", "diagonal"}
-    assert all(recipe.guide.share == 0 and recipe.loss["mixture_coefficient"] == 0 for recipe in recipes)
+    phases = [span.phase for recipe in recipes for span in recipe.plan.spans if span.phase.labeled]
+    assert not any(phase.guided or phase.loss["mixture_coefficient"] for phase in phases)
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
@@ -113,13 +113,13 @@ def test_a_table_is_sound(table):
 )
 def test_the_papers_table_of_settings(name, batch, lr, decay, steps, schedule, optimizer, entropy, clip):
     recipe = load_recipe(name)
-    assert (recipe.batch, recipe.steps, recipe.loss["entropy_coefficient"]) == (batch, steps, entropy)
+    (phase,) = (span.phase for span in recipe.plan.spans)  # nothing of ours before it or beside it
+    assert (recipe.batch, recipe.steps, phase.loss) == (batch, steps, {"entropy_coefficient": entropy})
     assert (recipe.schedule.name, recipe.schedule.warm_up) == schedule
     chosen = recipe.optimizer
     assert (chosen.name, chosen.lr, chosen.weight_decay, chosen.clip_value) == (optimizer, lr, decay, clip)
     assert (recipe.model.selection["sigma"], recipe.model.selection["num_samples"]) == (0.05, 500)
-    assert recipe.sigma_decay == "linear"
-    assert (recipe.warm_up.steps, recipe.guide.share, chosen.scorer_lr) == (0, 0.0, 1.0)  # nothing of ours
+    assert (phase.sigma, phase.choose, phase.learn, phase.scorer.rate) == ("to_zero", "model", "labels", 1.0)
 
 
 @pytest.mark.parametrize(

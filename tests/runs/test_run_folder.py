@@ -15,7 +15,7 @@ def test_everything_a_run_wrote_is_read(made_run):
     run = RunFolder(made_run).read()
     assert (run.name, run.split, run.system) == ("spots", "test", "patch_selection")
     assert (run.first_step_with_labels, run.steps_done) == (4, 16)
-    assert run.phases == (("warm-up", 0, 4), ("training", 4, 16))
+    assert run.phases == (("label_free", 0, 4), ("labels", 4, 16))
     with (made_run / "evaluation" / "test.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     answers = run.predictions["test"]
@@ -29,17 +29,6 @@ def test_everything_a_run_wrote_is_read(made_run):
     np.testing.assert_allclose(values, [0.25, 0.5, 0.8])
     assert run.warnings[0].message == "It says <along> & nothing else."
     assert run.folder.panel_steps() == [4, 10, 16]
-
-
-def test_a_panel_holds_the_mixtures_it_shows(made_run):
-    first, last = RunFolder(made_run).panel(4), RunFolder(made_run).panel(16)
-    assert (first.progress, first.sigma, last.progress, last.sigma) == (0, 0.05, 1, 0.0)
-    for glance in (*first.glances, *last.glances):
-        image = glance.image.astype(float)
-        padded = np.pad(image, ((64, 64), (64, 64), (0, 0)))
-        cut = [padded[t + 64 : b + 64, left + 64 : r + 64] for left, t, r, b in glance.boxes]
-        np.testing.assert_allclose(np.tensordot(glance.weight, cut, 1), glance.patches, atol=0.51)
-    assert (np.sort(last.glances[0].weight.max(axis=1)) == 1).all()
 
 
 def test_a_run_under_way_lacks_only_what_is_not_there_yet(run_folder):
@@ -91,15 +80,9 @@ def test_empty_cells_are_nan(run_folder):
     assert all(math.isnan(value) for value in (answer.hit, answer.overlap, answer.entropy))
 
 
-def test_a_damaged_panel_is_named(run_folder):
-    (run_folder / "panels" / "0000004.npz").write_bytes(b"PK")
-    with pytest.raises(ValueError, match=r"0000004.npz: .*delete it"):
-        RunFolder(run_folder).panel(4)
-
-
 def test_the_model_of_a_run_is_its_best_and_any_other_model_is_itself(run_folder, tmp_path):
     best = RunFolder(run_folder).best
-    assert find_model_folder(run_folder) == RunFolder(run_folder).model() == best
+    assert find_model_folder(run_folder) == best
     assert find_model_folder(best) == best
     (best / "config.json").unlink()
     for folder, words in ((run_folder, "no model there yet"), (best, "no model there;"), (tmp_path / "x", "no such")):

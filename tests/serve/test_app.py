@@ -4,13 +4,13 @@ import struct
 import time
 import zlib
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from served import CLASSES, as_pixels, as_png, as_pyramid, scene
 
-from saccade.images.decode import read_pixels
 from saccade.predict import Predictor, reading
 from saccade.serve import Limits, create_app
 
@@ -47,12 +47,12 @@ def test_answer_is_what_the_predictor_saw(client, predictor):
 
 
 def test_the_file_is_decoded_once_and_looked_at_once(predictor, monkeypatch):
-    decoded, looked, answer = [], [], predictor.answer
-    monkeypatch.setattr(reading, "read_pixels", lambda path, **limit: decoded.append(path) or read_pixels(path, **limit))
-    monkeypatch.setattr(predictor, "answer", lambda images, **wishes: looked.extend(images) or answer(images, **wishes))
+    decode, look = Mock(wraps=reading.read_pixels), Mock(wraps=predictor.model.forward)
+    monkeypatch.setattr(reading, "read_pixels", decode)
+    monkeypatch.setattr(predictor.model, "forward", look)
     with open_client(predictor) as client:
         assert len(send(client, as_png(scene())).json()["crops"]) == 3
-    assert (len(decoded), len(looked)) == (1, 1)
+    assert (decode.call_count, look.call_count) == (1, 1)
 
 
 def test_crops_are_the_pixels_in_the_boxes(client):

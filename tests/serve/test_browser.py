@@ -96,11 +96,11 @@ def middles(edges: list[int]) -> list[tuple[int, int]]:
 def test_chosen_image_is_answered_and_boxes_lie_where_the_model_looked(page, predictor, tmp_path):
     pixels = scene()
     (tmp_path / "photo.png").write_bytes(as_png(pixels))
-    look, probability = predictor.look(pixels)
+    prediction = predictor(pixels)
     choose(page, tmp_path / "photo.png")
     page.wait_for_selector("#crops img")
-    assert page.inner_text("#label") == predictor.classes[int(probability.argmax())]
-    assert page.locator("#crops button").count() == len(look.boxes) == 3
+    assert page.inner_text("#label") == prediction.label
+    assert page.locator("#crops button").count() == len(prediction.boxes) == 3
     # Names of classes are words, whatever is in them.
     assert "<b>bird</b>" in page.inner_text("#probabilities")
     page.uncheck("#show-map")

@@ -25,6 +25,7 @@ from saccade.evaluation import predict_batch
 from saccade.images import add_positions
 from saccade.systems import IPS
 from saccade.systems.ips import _corners, sinusoids
+from saccade.training.phases import Training
 from saccade.training.run import train
 
 PATCH = 16
@@ -250,10 +251,10 @@ def test_images_with_fewer_patches_than_the_memory_are_evaluated_beside_others()
 
 
 def test_a_run_from_training_to_the_report(tmp_path, monkeypatch):
-    monkeypatch.setattr("saccade.report.page.EXAMPLES", 1)
+    monkeypatch.setattr("saccade.report.shown_images.EXAMPLES", 1)
     recipe = tiny_recipe(make_spots(tmp_path / "data"), steps=2)
     stages = replace(recipe.model, system="ips", options={"memory": 3, "stride": 10})
-    run = train(replace(recipe, model=stages, warm_up=replace(recipe.warm_up, steps=0)), tmp_path / "run")
+    run = train(replace(recipe, model=stages, training=Training()), tmp_path / "run")
     summary = json.loads((run / "evaluation" / "test.json").read_text())
     assert summary["pixels"] == {"image": 64 * 64, "patches": 36 * 20 * 20}  # all of them
     assert 0 <= summary["hit_rate"] <= 1

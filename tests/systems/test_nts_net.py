@@ -110,9 +110,9 @@ def test_each_loss_teaches_its_own_parts():
     }
     assert taught(model, F.cross_entropy(out.logits, label)) == {"features", "prediction"}
     assert taught(model, part_losses.mean()) == {"features", "part_prediction"}
-    assert taught(model, cross_entropies(out.logits, model.image_prediction(out.context), model.part_prediction(out.features), label)) == {
-        "features", "prediction", "image_prediction", "part_prediction"
-    }  # fmt: skip
+    answers = out.logits, model.image_prediction(out.context), model.part_prediction(out.features)
+    everything = {"features", "prediction", "image_prediction", "part_prediction"}
+    assert taught(model, cross_entropies(*answers, label)) == everything
 
 
 def test_a_gradient_step_lets_the_better_part_lead():

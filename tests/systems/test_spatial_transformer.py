@@ -17,6 +17,7 @@ from saccade.looking import look_at
 from saccade.systems import SpatialTransformer
 from saccade.systems.glimpses import FREE, Transforms, glimpses
 from saccade.systems.spatial_transformer import spread
+from saccade.training.phases import Training
 from saccade.training.run import train
 
 SIZE, PATCH = (50, 70), (12, 16)
@@ -117,10 +118,10 @@ def test_glimpses_show_the_position_channels_too():
 
 
 def test_a_run_from_training_to_the_report(tmp_path, monkeypatch):
-    monkeypatch.setattr("saccade.report.page.EXAMPLES", 1)
+    monkeypatch.setattr("saccade.report.shown_images.EXAMPLES", 1)
     recipe = tiny_recipe(make_spots(tmp_path / "data"), steps=2)
     stages = replace(recipe.model, system="spatial", options={"k": 3, "free": "affine"})
-    run = train(replace(recipe, model=stages, warm_up=replace(recipe.warm_up, steps=0)), tmp_path / "run")
+    run = train(replace(recipe, model=stages, training=Training()), tmp_path / "run")
     summary = json.loads((run / "evaluation" / "test.json").read_text())
     assert summary["pixels"] == {"image": 64 * 64, "view": 16 * 16, "patches": 3 * 20 * 20}
     assert 0 <= summary["hit_rate"] <= 1

@@ -10,12 +10,14 @@ from tiny import make_spots, tiny_recipe
 
 from saccade.data import load
 from saccade.data.records import DataError
+from saccade.preparation import Preparation
 from saccade.training.batches import StepSampler, evaluation_loader, open_records, open_split, training_loader
+from saccade.training.phases import Training
 from saccade.training.recipe import DataOptions
 
 
 def steps_of(first: int = 0, **options) -> list[list[int]]:
-    return list(StepSampler(10, batch=4, steps=15, seed=3, now=lambda: first, **options))
+    return list(StepSampler(10, batch=4, steps=15, seed=3, first=first, **options))
 
 
 def test_every_image_comes_once_in_every_round():
@@ -25,7 +27,7 @@ def test_every_image_comes_once_in_every_round():
 
 
 @pytest.mark.parametrize("first", [1, 7, 14, 15])
-def test_going_on_at_a_step_gives_the_rest_of_the_same_batches(first):
+def test_resuming_at_a_step_gives_the_rest_of_the_same_batches(first):
     assert steps_of(first) == steps_of()[first:]
 
 
@@ -35,7 +37,7 @@ def test_processes_share_each_batch():
         assert sorted(whole) == sorted(image for part in parts for image in part)
 
 
-def test_balanced_batches_hold_as_many_images_of_each_class_and_deal_each_class_in_rounds():
+def test_evenly_dealt_batches_hold_as_many_images_of_each_class_and_deal_each_class_in_rounds():
     groups = [[0, 1, 2, 3, 4, 5, 6], [7, 8, 9]]
     steps = steps_of(groups=groups)
     assert all(sum(image in groups[1] for image in step) == 2 for step in steps)
@@ -52,34 +54,34 @@ def test_each_process_gets_images_of_all_classes_that_are_dealt_in_turn():
         )
 
 
-def test_batches_that_are_balanced_at_first_go_on_with_rounds_of_all_images():
+def test_batches_that_are_dealt_evenly_at_first_go_on_with_rounds_of_all_images():
     groups = [[0, 1, 2, 3, 4, 5, 6], [7, 8, 9]]
-    steps = steps_of(groups=groups, until=5)
+    steps = steps_of(groups=groups, evenly=lambda step: step < 5)
     assert steps[:5] == steps_of(groups=groups)[:5]
     rest = [image for step in steps[5:] for image in step]
     assert Counter(rest[:10]) == Counter(range(10))
-    assert steps_of(7, groups=groups, until=5) == steps[7:]
+    assert steps_of(7, groups=groups, evenly=lambda step: step < 5) == steps[7:]
 
 
 def test_another_seed_deals_otherwise():
-    assert list(StepSampler(10, batch=4, steps=3, seed=4, now=lambda: 0)) != steps_of()[:3]
+    assert list(StepSampler(10, batch=4, steps=3, seed=4)) != steps_of()[:3]
 
 
-def test_a_balanced_recipe_shows_rare_classes_as_often(tmp_path):
-    recipe = replace(tiny_recipe(make_spots(tmp_path / "spots", 40)), balanced=True, batch=8)
-    train = open_split(load(recipe.data.path).split("train"), "train", recipe.data)
+def test_an_evenly_dealt_training_shows_rare_classes_as_often(tmp_path):
+    recipe = replace(tiny_recipe(make_spots(tmp_path / "spots", 40)), training=Training(evenly=True), batch=8)
+    train = open_split(load(recipe.data.path).split("train"), "train", recipe.data, recipe.model.preparation)
     rarest, *others = sorted(Counter(r.label for r in train.records.records))
     kept = [r for r in train.records.records if r.label == rarest][:2]
     kept += [r for r in train.records.records if r.label != rarest]
     train.records = train.records._replace(records=tuple(kept))
-    batch = next(iter(training_loader(train, recipe, now=lambda: 0)))
+    batch = next(iter(training_loader(train, recipe, first=0)))
     assert set(Counter(batch.label.tolist()).values()) == {8 // (1 + len(others))}
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 20])
 def test_each_evaluation_image_is_read_exactly_once(world, tmp_path):
     recipe = tiny_recipe(make_spots(tmp_path / "spots", 70))
-    dataset = open_split(load(recipe.data.path), "val", recipe.data)  # 14 images
+    dataset = open_split(load(recipe.data.path), "val", recipe.data, recipe.model.preparation)  # 14 images
     read = [
         int(index)
         for rank in range(world)
@@ -91,8 +93,8 @@ def test_each_evaluation_image_is_read_exactly_once(world, tmp_path):
 
 def test_batches_are_the_sampled_images(tmp_path):
     recipe = tiny_recipe(make_spots(tmp_path / "spots", 20))
-    dataset = open_split(load(recipe.data.path), "train", recipe.data)
-    batches = list(training_loader(dataset, recipe, now=lambda: 14))
+    dataset = open_split(load(recipe.data.path), "train", recipe.data, recipe.model.preparation)
+    batches = list(training_loader(dataset, recipe, first=14))
     assert len(batches) == 2  # of 4 + 12 steps
     for batch in batches:
         for image, index in zip(batch.image, batch.index, strict=True):
@@ -106,7 +108,7 @@ def test_batches_are_the_sampled_images(tmp_path):
 def test_memory_is_pinned_where_batches_go_to_a_gpu(accelerator, gpu, pinned, tmp_path, monkeypatch):
     recipe = replace(tiny_recipe(make_spots(tmp_path / "spots", 20)), accelerator=accelerator)
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
-    dataset = open_split(load(recipe.data.path), "val", recipe.data)
+    dataset = open_split(load(recipe.data.path), "val", recipe.data, recipe.model.preparation)
     assert evaluation_loader(dataset, recipe).pin_memory == pinned
 
 
@@ -134,7 +136,7 @@ def test_a_split_without_images_is_told(tmp_path):
     data = make_spots(tmp_path / "spots", 20)
     (data / "labels.csv").write_text((data / "labels.csv").read_text().replace(",test,", ",val,"))
     with pytest.raises(DataError, match=r"no images in the split 'test'; there are 12 in train, 8 in val"):
-        open_split(load(data), "test", DataOptions())
+        open_split(load(data), "test", DataOptions(), Preparation())
 
 
 SIGNALLED = """
@@ -146,7 +148,8 @@ from saccade.training.batches import open_split, training_loader
 from dataclasses import replace
 recipe = tiny_recipe(Path(sys.argv[1]))
 recipe = replace(recipe, data=replace(recipe.data, workers=1))
-batches = iter(training_loader(open_split(load(recipe.data.path), "train", recipe.data), recipe, now=lambda: 8))
+train = open_split(load(recipe.data.path), "train", recipe.data, recipe.model.preparation)
+batches = iter(training_loader(train, recipe, first=8))
 next(batches)
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda *_: None)

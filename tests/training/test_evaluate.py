@@ -14,12 +14,12 @@ from tiny import make_spots, tiny_recipe
 from tiny_run import make_tiny_run
 
 from saccade.building import load_model
-from saccade.report.page import write_report
+from saccade.report import write_report
 from saccade.runs import RunFolder
 from saccade.selection import PerturbedTopK
+from saccade.training import evaluations
 from saccade.training import run as run_module
 from saccade.training.run import evaluate, train
-from saccade.training.task import Task
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +100,10 @@ def test_names_that_are_not_utf8_are_kept_in_the_table_and_spelt_out_in_the_repo
 
 
 def test_ctrl_c_is_told_and_goes_on_having_an_effect(spots, tmp_path, monkeypatch):
-    def interrupt(self, batch, batch_idx):
+    def interrupt(model, batch):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Task, "test_step", interrupt)
+    monkeypatch.setattr(evaluations, "predict_batch", interrupt)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         evaluate(make_tiny_run(tmp_path, spots))
@@ -152,6 +152,6 @@ def test_a_model_is_evaluated_by_one_process_on_this_machine_whatever_trained_it
     folder = make_tiny_run(tmp_path, spots)
     recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
     (folder / "recipe.yaml").write_text(yaml.safe_dump({**recipe, "accelerator": "tpu", "devices": 3, "nodes": 2}))
-    monkeypatch.setattr(run_module, "_evaluate", lambda *given: {"recipe": given[4]})
+    monkeypatch.setattr(run_module, "_evaluate", lambda *given: {"recipe": given[5]})
     recipe = evaluate(folder)["recipe"]
     assert (recipe.accelerator, recipe.devices, recipe.nodes) == ("auto", 1, 1)

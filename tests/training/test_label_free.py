@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from saccade import ModelConfig, PatchSelectionModel
 from saccade.extraction import Grid
 from saccade.images import make_view
-from saccade.training.warm_up import missing_detail, warm_up_loss
+from saccade.training.label_free import label_free_loss, missing_detail
 
 
 def seeded(seed: int) -> torch.Generator:
@@ -60,28 +60,28 @@ def test_detail_survives_cancellation():
 def test_loss_is_zero_for_the_standardized_target_and_one_for_no_opinion():
     target = torch.rand(4, 50, generator=seeded(0))
     std, mean = torch.std_mean(target, dim=1, keepdim=True, correction=0)
-    assert_close(warm_up_loss((target - mean) / std, target), torch.tensor(0.0))
-    assert_close(warm_up_loss(torch.zeros(4, 50), target), torch.tensor(1.0))
+    assert_close(label_free_loss((target - mean) / std, target), torch.tensor(0.0))
+    assert_close(label_free_loss(torch.zeros(4, 50), target), torch.tensor(1.0))
 
 
 def test_loss_ignores_each_images_level_and_contrast():
     target, scores = torch.rand(2, 3, 40, generator=seeded(0))
     scale = torch.tensor([[1e-3], [1.0], [50.0]])
-    assert_close(warm_up_loss(scores, target * scale + scale), warm_up_loss(scores, target), rtol=1e-3, atol=0)
+    assert_close(label_free_loss(scores, target * scale + scale), label_free_loss(scores, target), rtol=1e-3, atol=0)
 
 
 @pytest.mark.parametrize("level", [0.0, 0.25])
 @pytest.mark.parametrize("focus", [0.0, 2.0])
 def test_a_flat_image_asks_for_equal_scores(focus, level):
     scores = torch.zeros(1, 20, requires_grad=True)
-    warm_up_loss(scores, torch.full((1, 20), level), focus=focus).backward()
+    label_free_loss(scores, torch.full((1, 20), level), focus=focus).backward()
     assert scores.grad.abs().max() < 1e-7
 
 
 def test_with_focus_scores_are_pulled_towards_shares_of_the_powered_detail():
     target = torch.rand(3, 40, generator=seeded(0)) * 1e-20  # its square is below what float32 holds
     scores = torch.randn(3, 40, generator=seeded(1), requires_grad=True)
-    warm_up_loss(scores, target, focus=2.0).backward()
+    label_free_loss(scores, target, focus=2.0).backward()
     powers = target.double().square()
     shares = powers / powers.sum(dim=1, keepdim=True)
     assert_close(scores.grad, ((scores.softmax(dim=1) - shares) / 3).float())
@@ -106,7 +106,7 @@ def test_the_scorer_learns_it_without_labels(focus):
     for _ in range(60):
         view, target, _ = _striped(model, grid, generator)
         optimizer.zero_grad()
-        warm_up_loss(model.scorer(view).scores, target, focus=focus).backward()
+        label_free_loss(model.scorer(view).scores, target, focus=focus).backward()
         optimizer.step()
     view, _, centers = _striped(model, grid, generator)
     boxes = grid.boxes(model.scorer(view).scores.argmax(dim=1))

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from saccade.training.optimizers import forget, learning_rate, make_optimizer, make_schedule
-from saccade.training.recipe import Optimizer, Recipe, Schedule, WarmUp, load_recipe
+from saccade.training.optimizers import clip_gradients, forget, learning_rate, make_optimizer, prepare_step
+from saccade.training.phases import LabelFreeOptions, ScorerOptions, Training
+from saccade.training.recipe import Optimizer, Recipe, Schedule, load_recipe
 
 
 class Toy(nn.Module):
@@ -31,11 +32,18 @@ class Toy(nn.Module):
         return torch.cat([parameter.detach().flatten() for parameter in self.parameters()])
 
 
-def recipe_with(steps: int = 100, *, warm_up: int = 0, schedule: Schedule | None = None, **optimizer) -> Recipe:
+def recipe_with(
+    steps: int = 100,
+    *,
+    label_free: int = 0,
+    scorer: ScorerOptions | None = None,
+    schedule: Schedule | None = None,
+    **optimizer,
+) -> Recipe:
     constant = Schedule(name="constant", warm_up=0.0)
     return Recipe(
         steps=steps,
-        warm_up=WarmUp(steps=warm_up, lr=2e-3),
+        training=Training(label_free=LabelFreeOptions(label_free, lr=2e-3), scorer=scorer or ScorerOptions()),
         schedule=schedule or constant,
         optimizer=Optimizer(**optimizer),
     )
@@ -44,17 +52,15 @@ def recipe_with(steps: int = 100, *, warm_up: int = 0, schedule: Schedule | None
 def train(model: Toy, recipe: Recipe, steps: range, saved: dict | None = None) -> dict:
     """Train as a loop would, from `saved` if there is one; the state afterwards."""
     optimizer = make_optimizer(model, recipe)
-    schedule = make_schedule(optimizer, recipe)
     if saved:
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
-        schedule.load_state_dict(saved["schedule"])
     for step in steps:
+        prepare_step(optimizer, recipe, step)
         optimizer.zero_grad()
         model.loss(step).backward()
         optimizer.step()
-        schedule.step()
-    parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
+    parts = {"model": model, "optimizer": optimizer}
     return pickle.loads(pickle.dumps({name: part.state_dict() for name, part in parts.items()}))
 
 
@@ -93,16 +99,16 @@ def test_piecewise_falls_at_its_milestones(steps):
 
 
 def test_the_scorer_has_its_own_rate_and_rises_in_a_line():
-    recipe = recipe_with(lr=1e-3, scorer_lr=0.5, scorer_start=0.2, scorer_rise=0.4)
+    recipe = recipe_with(lr=1e-3, scorer=ScorerOptions(rate=0.5, start=0.2, rise=0.4))
     rates = [learning_rate(recipe, "scorer", step) for step in (0, 10, 20, 40, 99)]
     assert rates == pytest.approx([1e-4, 2e-4, 3e-4, 5e-4, 5e-4])
-    at_once = replace(recipe, optimizer=replace(recipe.optimizer, scorer_rise=0.0))
+    at_once = recipe_with(lr=1e-3, scorer=ScorerOptions(rate=0.5, start=0.2, rise=0.0))
     assert learning_rate(at_once, "scorer", 0) == pytest.approx(5e-4)
 
 
 def test_before_the_first_label_only_the_scorer_learns():
-    recipe = recipe_with(warm_up=7, schedule=Schedule(name="cosine", warm_up=0.1), lr=1e-4)
-    without = replace(recipe, warm_up=WarmUp(steps=0))
+    recipe = recipe_with(label_free=7, schedule=Schedule(name="cosine", warm_up=0.1), lr=1e-4)
+    without = replace(recipe, training=Training())
     assert [learning_rate(recipe, "scorer", step) for step in range(7)] == [2e-3] * 7
     assert [learning_rate(recipe, "rest", step) for step in range(7)] == [0.0] * 7
     for group in ("scorer", "rest"):
@@ -111,16 +117,15 @@ def test_before_the_first_label_only_the_scorer_learns():
 
 
 def test_the_optimizer_gets_exactly_these_rates():
-    recipe = recipe_with(steps=20, warm_up=5, schedule=Schedule(warm_up=0.2), lr=3e-4, scorer_start=0.1)
+    rising = ScorerOptions(start=0.1)
+    recipe = recipe_with(steps=20, label_free=5, schedule=Schedule(warm_up=0.2), lr=3e-4, scorer=rising)
     optimizer = make_optimizer(Toy(), recipe)
     before = {group["name"]: group["lr"] for group in optimizer.param_groups}
     assert before == {"scorer": 2e-3, "rest": 0.0}
-    schedule = make_schedule(optimizer, recipe)
     for step in range(26):
+        prepare_step(optimizer, recipe, step)
         for group in optimizer.param_groups:
             assert group["lr"] == learning_rate(recipe, group["name"], step)
-        optimizer.step()
-        schedule.step()
 
 
 # ---- groups
@@ -151,12 +156,12 @@ def test_the_papers_adamw_takes_1e_4_of_a_weight_away_times_the_schedule(name):
     recipe = load_recipe(name, ["--steps=40"])
     model = Toy()
     optimizer = make_optimizer(model, recipe)
-    schedule, expected = make_schedule(optimizer, recipe), model.flat()
+    expected = model.flat()
     for step in range(40):
+        prepare_step(optimizer, recipe, step)
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)  # nothing but the decay moves a weight
         optimizer.step()
-        schedule.step()
         warm_up = recipe.schedule.warm_up
         x = step / 40
         shape = x / warm_up if x < warm_up else (1 + math.cos(math.pi * (x - warm_up) / (1 - warm_up))) / 2
@@ -177,29 +182,29 @@ def test_sgd_has_torchs_l2():
 
 @pytest.mark.parametrize("name", ["adamw", "sgd"])
 def test_weights_without_a_gradient_keep_their_size(name):
-    """During the label-free warm-up the rest has no gradients, and must not decay meanwhile."""
+    """In label-free steps the rest has no gradients, and must not decay meanwhile."""
     model = Toy()
     rest, scorer = model.features.weight.detach().clone(), model.scorer.weight.detach().clone()
-    optimizer = make_optimizer(model, recipe_with(name=name, warm_up=3, weight_decay=0.1))
+    optimizer = make_optimizer(model, recipe_with(name=name, label_free=3, weight_decay=0.1))
     model.scorer(torch.ones(1, 3, dtype=torch.float64)).sum().backward()
     optimizer.step()
     assert torch.equal(model.features.weight, rest)
     assert not torch.equal(model.scorer.weight, scorer)
 
 
-# ---- going on
+# ---- resuming
 
 
 @pytest.mark.parametrize("name", ["adamw", "sgd"])
-@pytest.mark.parametrize("stop", [3, 8])  # within the warm-up and after it
+@pytest.mark.parametrize("stop", [3, 8])  # without labels and with them
 def test_a_run_in_two_parts_ends_like_one(name, stop):
-    recipe = recipe_with(steps=10, warm_up=5, schedule=Schedule(warm_up=0.1), name=name, scorer_start=0.2)
+    rising = ScorerOptions(start=0.2)
+    recipe = recipe_with(steps=10, label_free=5, schedule=Schedule(warm_up=0.1), name=name, scorer=rising)
     whole, parts = Toy(), Toy()
     expected = train(whole, recipe, range(15))
     saved = train(parts, recipe, range(stop))
     end = train(Toy(seed=1), recipe, range(stop, 15), saved)
     assert all(torch.equal(end["model"][key], value) for key, value in expected["model"].items())
-    assert end["schedule"] == expected["schedule"]
     assert end["optimizer"]["param_groups"] == expected["optimizer"]["param_groups"]
 
 
@@ -224,3 +229,38 @@ def test_forgetting_makes_the_scorer_start_afresh_and_leaves_the_rest(name):
         its_optimizer.step()
     assert torch.equal(model.scorer.weight, fresh.scorer.weight)
     assert not torch.equal(model.features.weight, fresh.features.weight)
+
+
+def test_the_first_label_finds_the_scorer_without_moments():
+    model, recipe = Toy(), recipe_with(label_free=3)
+    optimizer = make_optimizer(model, recipe)
+    for step in range(4):
+        prepare_step(optimizer, recipe, step)
+        known = [p in optimizer.state for p in model.scorer.parameters()]
+        assert known == [step in (1, 2)] * 2
+        model.loss(step).backward()
+        optimizer.step()
+
+
+# ---- clipping
+
+
+def test_the_scorer_s_gradient_is_clipped_apart_from_the_rest():
+    model, recipe = Toy(), recipe_with(clip_norm=1.0)
+    optimizer = make_optimizer(model, recipe)
+    for parameter in model.scorer.parameters():
+        parameter.grad = torch.full_like(parameter, 100.0)
+    for parameter in model.features.parameters():
+        parameter.grad = torch.full_like(parameter, 1e-3)
+    clip_gradients(optimizer, recipe)
+    assert_close(nn.utils.get_total_norm([p.grad for p in model.scorer.parameters()]).item(), 1.0, rtol=1e-5, atol=0)
+    assert all((p.grad == 1e-3).all() for p in model.features.parameters())
+
+
+def test_values_are_clipped_to_the_range():
+    model, recipe = Toy(), recipe_with(clip_value=0.1)
+    for parameter in model.parameters():
+        parameter.grad = torch.linspace(-1, 1, parameter.numel(), dtype=parameter.dtype).reshape(parameter.shape)
+    expected = [p.grad.clamp(-0.1, 0.1) for p in model.parameters()]
+    clip_gradients(make_optimizer(model, recipe), recipe)
+    assert all(torch.equal(p.grad, clipped) for p, clipped in zip(model.parameters(), expected, strict=True))

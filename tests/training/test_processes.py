@@ -10,7 +10,8 @@ import pytest
 from tiny import make_spots, tiny_recipe
 
 from saccade.runs.step_tables import read_metrics
-from saccade.training.recipe import WarmUp, dump_recipe, load_recipe
+from saccade.training.phases import LabelFreeOptions, Training
+from saccade.training.recipe import dump_recipe, load_recipe
 from saccade.training.run import train
 
 
@@ -18,7 +19,8 @@ from saccade.training.run import train
 def recipe_file(tmp_path_factory):
     """Without noise and batch norm, which each process would have of its own; 14 images to validate, 7 each."""
     folder = tmp_path_factory.mktemp("two")
-    recipe = tiny_recipe(make_spots(folder / "spots", 70), warm_up=WarmUp(steps=2), steps=6, validate_every=4)
+    label_free = Training(label_free=LabelFreeOptions(2))
+    recipe = tiny_recipe(make_spots(folder / "spots", 70), training=label_free, steps=6, validate_every=4)
     stages = replace(
         recipe.model,
         selection={"name": "exhaustive"},

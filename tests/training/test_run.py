@@ -9,23 +9,24 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
 import yaml
-from lightning.pytorch import Callback
 from safetensors.torch import load_file
 from tiny import make_spots, tiny_recipe
+from tiny_fit import CrashError, at_step, crash, make_parts
 
 from saccade.building import load_model
+from saccade.data import loading
 from saccade.evaluation import measure
-from saccade.runs import run_folder
-from saccade.runs.step_tables import read_metrics
-from saccade.training import run as run_module
-from saccade.training.callbacks.checkpoints import Stopped
-from saccade.training.recipe import WarmUp, dump_recipe
-from saccade.training.run import make_task, train
-from saccade.training.task import Task
+from saccade.runs import RunFolder, run_folder
+from saccade.training import loop
+from saccade.training.interrupts import Stopped
+from saccade.training.phases import Training
+from saccade.training.recipe import dump_recipe
+from saccade.training.run import train
 
 TOTAL = 16
 
@@ -37,10 +38,9 @@ def spots(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def without_pictures():
-    """Reports and panels have tests of their own; here they would take most of the time."""
+    """Panels have tests of their own; here they would take most of the time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_module, "write_report", lambda folder: folder / "report.html")
-        patch.setattr(run_module, "Panels", lambda folder: Callback())
+        patch.setattr(loop, "Panels", lambda *_, **__: Mock())
         yield
 
 
@@ -59,27 +59,6 @@ def assert_same_run(run: Path, other: Path) -> None:
     assert (run / "evaluation" / "test.csv").read_text() == (other / "evaluation" / "test.csv").read_text()
 
 
-def at_step(number: int, act) -> None:
-    """Lets `act` happen when step `number` is about to be taken, once."""
-    begin = Task.on_train_batch_start
-
-    def begin_or_act(self, batch, batch_idx):
-        if self.global_step == number:
-            Task.on_train_batch_start = begin
-            act()
-        begin(self, batch, batch_idx)
-
-    Task.on_train_batch_start = begin_or_act
-
-
-class CrashError(RuntimeError):
-    pass
-
-
-def crash():
-    raise CrashError
-
-
 def test_a_run_folder_holds_everything(spots, tmp_path):
     run = train(tiny_recipe(spots), tmp_path / "run")
     held = {path.name for path in run.iterdir()}
@@ -93,14 +72,15 @@ def test_a_run_folder_holds_everything(spots, tmp_path):
         "evaluation",
         "tensorboard",
         "panels",
-        "report.html",
     }
     assert yaml.safe_load((run / "recipe.yaml").read_text()) == yaml.safe_load(dump_recipe(tiny_recipe(spots)))
     facts = json.loads((run / "run.json").read_text())
     assert facts["seed"] == 0
     assert facts["versions"]["torch"] == torch.__version__.partition("+")[0]
     assert facts["parameters"] == sum(p.numel() for p in load_model(run / "best").parameters())
-    assert [row["step"] for row in read_metrics(run / "metrics.csv")] == [0, 5, 10, 15, 16]
+    assert [row["step"] for row in RunFolder(run).metrics()] == [0, 5, 10, 15, 16]
+    phases = [(phase["name"], phase["from"], phase["to"]) for phase in facts["phases"]]
+    assert phases == [("label_free", 0, 4), ("labels", 4, 16)]
     assert not list(run.rglob("*.part"))
 
 
@@ -109,8 +89,10 @@ def test_classes_travel_with_the_model(undisturbed):
 
 
 @pytest.mark.parametrize("step", [0, 2, 4, 5, 6, 10, 13, 15])
-def test_a_run_killed_at_any_step_ends_like_an_undisturbed_one(step, spots, undisturbed, tmp_path, without_pictures):
-    at_step(step, crash)
+def test_a_run_killed_at_any_step_ends_like_an_undisturbed_one(
+    step, spots, undisturbed, tmp_path, without_pictures, monkeypatch
+):
+    at_step(step, crash, monkeypatch)
     with pytest.raises(CrashError):
         train(tiny_recipe(spots), tmp_path / "run")
     train(tiny_recipe(spots), tmp_path / "run")
@@ -119,9 +101,9 @@ def test_a_run_killed_at_any_step_ends_like_an_undisturbed_one(step, spots, undi
 
 @pytest.mark.parametrize("step", [1, 4, 9, 14])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_being_asked_to_stop_saves_the_step(step, number, spots, undisturbed, tmp_path, without_pictures):
+def test_being_asked_to_stop_saves_the_step(step, number, spots, undisturbed, tmp_path, without_pictures, monkeypatch):
     before = signal.getsignal(number)
-    at_step(step, lambda: os.kill(os.getpid(), number))
+    at_step(step, lambda: os.kill(os.getpid(), number), monkeypatch)
     with pytest.raises(Stopped, match=f"step {step + 1}"):
         train(tiny_recipe(spots), tmp_path / "run")
     assert signal.getsignal(number) == before
@@ -130,15 +112,17 @@ def test_being_asked_to_stop_saves_the_step(step, number, spots, undisturbed, tm
     assert_same_run(tmp_path / "run", undisturbed)
 
 
-def test_being_asked_to_stop_in_the_last_step_ends_the_run(spots, undisturbed, tmp_path, without_pictures):
-    at_step(TOTAL - 1, lambda: os.kill(os.getpid(), signal.SIGTERM))
+def test_being_asked_to_stop_in_the_last_step_ends_the_run(spots, undisturbed, tmp_path, without_pictures, monkeypatch):
+    at_step(TOTAL - 1, lambda: os.kill(os.getpid(), signal.SIGTERM), monkeypatch)
     train(tiny_recipe(spots), tmp_path / "run")
     assert_same_run(tmp_path / "run", undisturbed)
 
 
 @pytest.mark.parametrize("left", [0, 100, 0.5, 0.99])
-def test_a_truncated_checkpoint_is_passed_over(left, spots, undisturbed, tmp_path, without_pictures, caplog):
-    at_step(12, crash)
+def test_a_truncated_checkpoint_is_passed_over(
+    left, spots, undisturbed, tmp_path, without_pictures, caplog, monkeypatch
+):
+    at_step(12, crash, monkeypatch)
     with pytest.raises(CrashError):
         train(tiny_recipe(spots), tmp_path / "run")
     *_, newest = sorted((tmp_path / "run" / "checkpoints").glob("*.ckpt"))
@@ -162,8 +146,10 @@ def test_another_recipe_does_not_go_into_the_same_folder(undisturbed, spots):
         train(tiny_recipe(spots, steps=13), undisturbed)
 
 
-def test_how_images_are_read_may_change_and_changes_nothing(undisturbed, spots, tmp_path, without_pictures):
-    at_step(7, crash)
+def test_how_images_are_read_may_change_and_changes_nothing(
+    undisturbed, spots, tmp_path, without_pictures, monkeypatch
+):
+    at_step(7, crash, monkeypatch)
     with pytest.raises(CrashError):
         train(tiny_recipe(spots), tmp_path / "run")
     recipe = tiny_recipe(spots)
@@ -171,13 +157,15 @@ def test_how_images_are_read_may_change_and_changes_nothing(undisturbed, spots, 
     assert_same_run(tmp_path / "run", undisturbed)
 
 
-def test_a_run_of_a_version_that_knew_fewer_settings_goes_on(undisturbed, spots, tmp_path, without_pictures):
-    at_step(7, crash)
+def test_a_run_of_a_version_that_knew_fewer_settings_is_resumed(
+    undisturbed, spots, tmp_path, without_pictures, monkeypatch
+):
+    at_step(7, crash, monkeypatch)
     with pytest.raises(CrashError):
         train(tiny_recipe(spots), tmp_path / "run")
     path = tmp_path / "run" / "recipe.yaml"
     tree = yaml.safe_load(path.read_text())
-    del tree["warm_up"]["focus"], tree["sigma_decay"]
+    del tree["training"]["label_free"]["focus"], tree["training"]["sigma"]
     path.write_text(yaml.safe_dump(tree))
     train(tiny_recipe(spots), tmp_path / "run")
     assert_same_run(tmp_path / "run", undisturbed)
@@ -206,7 +194,7 @@ def test_two_processes_do_not_train_in_one_folder(spots, tmp_path, without_pictu
             train(tiny_recipe(spots), tmp_path / "run")
         refused.append(True)
 
-    at_step(7, try_as_well)
+    at_step(7, try_as_well, monkeypatch)
     train(tiny_recipe(spots), tmp_path / "run")
     assert refused
 
@@ -217,14 +205,14 @@ def test_a_run_that_could_not_start_makes_way_for_the_corrected_one(spots, undis
         train(replace(recipe, accelerator="mps", seed=5), run)
     concat = replace(recipe.model, aggregation={"name": "concat"}, selection={"name": "hard", "k": 2})
     with pytest.raises(ValueError, match="mixture"):
-        train(replace(recipe, model=concat, warm_up=WarmUp(), loss={"mixture_coefficient": 1.0}), run)
+        train(replace(recipe, model=concat, training=Training(loss={"mixture_coefficient": 1.0})), run)
     train(recipe, run)
     assert_same_run(run, undisturbed)
     assert (run / "recipe.yaml").read_text() == (undisturbed / "recipe.yaml").read_text()
     assert json.loads((run / "run.json").read_text())["seed"] == 0
 
 
-def test_a_run_under_way_and_somebody_s_own_recipe_do_not_make_way(spots, tmp_path, without_pictures):
+def test_a_run_under_way_and_somebody_s_own_recipe_do_not_make_way(spots, tmp_path, without_pictures, monkeypatch):
     run, refused = tmp_path / "run", []
 
     def try_as_well():
@@ -235,7 +223,7 @@ def test_a_run_under_way_and_somebody_s_own_recipe_do_not_make_way(spots, tmp_pa
     run.mkdir()
     (run / "recipe.yaml").write_text("# mine\n" + dump_recipe(tiny_recipe(spots)))
     try_as_well()
-    at_step(2, try_as_well)  # before there is any checkpoint
+    at_step(2, try_as_well, monkeypatch)  # before there is any checkpoint
     train(tiny_recipe(spots), run)
     assert len(refused) == 2
     assert (run / "recipe.yaml").read_text().startswith("# mine")
@@ -246,7 +234,7 @@ def test_more_processes_than_images_to_validate_are_refused_before_training(tmp_
     with pytest.raises(ValueError, match=r"4 images in the split (val|test) and 5 processes .* fewer --devices"):
         train(replace(recipe, devices=5), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    assert make_task(replace(recipe, batch=4, devices=4))
+    make_parts(replace(recipe, batch=4, devices=4))
 
 
 def test_what_was_drawn_is_told(tmp_path, capsys, without_pictures):
@@ -257,15 +245,12 @@ def test_what_was_drawn_is_told(tmp_path, capsys, without_pictures):
     assert "no validation split given: drew it from the 16 training images" in capsys.readouterr().out
 
 
-def test_a_finished_run_without_a_report_gets_one(spots, tmp_path, without_pictures, monkeypatch):
-    run = train(tiny_recipe(spots, steps=1), tmp_path / "run")  # where pictures are left out, so is the report
-    written = []
-    monkeypatch.setattr(run_module, "write_report", lambda folder: written.append(folder) or folder / "report.html")
-    train(tiny_recipe(spots, steps=1), run)
-    assert written == [run]
-    (run / "report.html").touch()
-    train(tiny_recipe(spots, steps=1), run)
-    assert written == [run]
+def test_data_are_listed_and_the_best_model_is_loaded_once(spots, tmp_path, without_pictures, monkeypatch):
+    listed, loaded, lists = [], [], loading.load
+    monkeypatch.setattr("saccade.training.batches.load", lambda *a, **k: listed.append(1) or lists(*a, **k))
+    monkeypatch.setattr("saccade.building.load_model", lambda folder: loaded.append(folder) or load_model(folder))
+    train(tiny_recipe(spots, steps=1), tmp_path / "run")
+    assert (len(listed), len(loaded)) == (1, 1)
 
 
 def test_a_folder_of_something_else_is_refused(spots, tmp_path):
@@ -282,7 +267,7 @@ def test_a_mistyped_folder_of_data_takes_no_run_folder(spots, tmp_path, without_
 
 
 def test_the_best_model_is_chosen_by_validation(undisturbed):
-    rows = [row for row in read_metrics(undisturbed / "metrics.csv") if "val/accuracy" in row and row["step"] > 4]
+    rows = [row for row in RunFolder(undisturbed).metrics() if "val/accuracy" in row and row["step"] > 4]
     summary = json.loads((undisturbed / "evaluation" / "val.json").read_text())
     assert summary["accuracy"] == pytest.approx(max(row["val/accuracy"] for row in rows))
 
@@ -291,9 +276,7 @@ def test_a_final_run_trains_on_the_validation_images_and_keeps_the_last_model(
     spots, tmp_path, without_pictures, capsys
 ):
     recipe = replace(tiny_recipe(spots), final=True)
-    images = {
-        split: {record.image for record in data.records.records} for split, data in make_task(recipe).data.items()
-    }
+    images = {split: {record.image for record in data.records.records} for split, data in make_parts(recipe)[1].items()}
     assert images["val"] < images["train"]
     assert not images["test"] & images["train"]
     run = train(recipe, tmp_path / "run")
@@ -303,8 +286,10 @@ def test_a_final_run_trains_on_the_validation_images_and_keeps_the_last_model(
 
 
 def test_a_run_whose_loss_is_never_a_number_says_so(spots, tmp_path, without_pictures, monkeypatch):
-    monkeypatch.setattr("saccade.training.task.measure", lambda predictions: {**measure(predictions), "loss": math.nan})
-    for _ in range(2):  # going on tells the same
+    monkeypatch.setattr(
+        "saccade.training.evaluations.measure", lambda predictions: {**measure(predictions), "loss": math.nan}
+    )
+    for _ in range(2):  # resuming tells the same
         with pytest.raises(ValueError, match="the loss was not a number at any validation"):
             train(tiny_recipe(spots, steps=3), tmp_path / "run")
 
@@ -321,7 +306,7 @@ SIDE_SMALL = 48
 def test_the_low_resolution_cnn_trains_by_the_same_recipe(spots, tmp_path, without_pictures):
     recipe = tiny_recipe(spots, steps=3)
     stages = replace(recipe.model, system="cnn")
-    run = train(replace(recipe, model=stages, warm_up=replace(recipe.warm_up, steps=0)), tmp_path / "run")
+    run = train(replace(recipe, model=stages, training=Training()), tmp_path / "run")
     summary = json.loads((run / "evaluation" / "test.json").read_text())
     assert summary["pixels"] == {"image": 64 * 64, "view": 16 * 16}
     assert "hit_rate" not in summary
@@ -329,13 +314,13 @@ def test_the_low_resolution_cnn_trains_by_the_same_recipe(spots, tmp_path, witho
 
 KILLED = """
 import os, signal, sys
-from saccade.training.task import Task
-begin = Task.on_train_batch_start
-def begin_or_die(self, batch, batch_idx):
-    if self.global_step == 8:
+from saccade.training import loop
+prepare = loop.prepare_step
+def prepare_or_die(optimizer, recipe, step):
+    if step == 8:
         os.kill(os.getpid(), signal.SIGKILL)
-    begin(self, batch, batch_idx)
-Task.on_train_batch_start = begin_or_die
+    prepare(optimizer, recipe, step)
+loop.prepare_step = prepare_or_die
 from saccade.cli import main
 main(sys.argv[1:])
 """
@@ -351,5 +336,5 @@ def test_sigkill_from_the_command_line(spots, undisturbed, tmp_path):
     command = [sys.executable, "-m", "saccade.cli", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "going on at step 5" in done.stdout
+    assert "resuming at step 5" in done.stdout
     assert_same_run(tmp_path / "run", undisturbed)

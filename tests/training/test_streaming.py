@@ -12,19 +12,21 @@ from torch.testing import assert_close
 
 from saccade.building import load_model
 from saccade.config import Stages
-from saccade.data.dataset import collate_sources, unit_range
+from saccade.data.dataset import ImageDataset, collate_sources
 from saccade.data.records import DataError
 from saccade.extraction import Grid
 from saccade.images import Sources, bands, decode, make_view, open_image
 from saccade.images.decode import BadImage
+from saccade.preparation import Preparation
+from saccade.report import write_report
 from saccade.runs import RunFolder
 from saccade.training.batches import open_records, open_split, training_loader
-from saccade.training.callbacks import Panels
-from saccade.training.recipe import DataOptions, Guide, Recipe, WarmUp
+from saccade.training.label_free import missing_detail
+from saccade.training.phases import LabelFreeOptions, Training
+from saccade.training.recipe import DataOptions, Recipe
 from saccade.training.run import evaluate, train
-from saccade.training.warm_up import missing_detail
 from tests.tiny import make_spots, tiny_recipe
-from tests.tiny_fit import fit, make_task
+from tests.tiny_fit import fit, make_parts
 
 
 def make_pyramids(folder: Path, count: int = 20) -> Path:
@@ -48,8 +50,13 @@ def make_pyramids(folder: Path, count: int = 20) -> Path:
 
 
 def streaming(folder: Path, **changes) -> Recipe:
-    options = DataOptions(path=str(folder), workers=0, stream=True)
-    return replace(tiny_recipe(folder), **{"data": options, **changes})
+    recipe = tiny_recipe(folder)
+    stages = replace(recipe.model, preparation=Preparation(stream=True))
+    return replace(recipe, **{"data": DataOptions(path=str(folder), workers=0), "model": stages, **changes})
+
+
+def open_training(recipe: Recipe) -> ImageDataset:
+    return open_split(open_records(recipe.data, seed=0), "train", recipe.data, recipe.model.preparation)
 
 
 @pytest.fixture(scope="module")
@@ -67,39 +74,38 @@ def nothing_decoded(monkeypatch) -> None:
 
 
 def test_training_on_pyramids_decodes_none_of_them(pyramids, tmp_path, nothing_decoded):
-    recipe = streaming(pyramids, steps=4, guide=Guide(share=0.5), validate_every=4)
-    fit(recipe, tmp_path, Panels(RunFolder(tmp_path), count=1))
-    assert len([*(tmp_path / "panels").glob("*.npz")]) == 3
+    training = Training("guided_by_detail", LabelFreeOptions(4), guided=0.5)
+    fit(streaming(pyramids, steps=4, training=training, validate_every=4), tmp_path)
+    assert RunFolder(tmp_path).panel_steps() == [4, 6, 8]
     assert load_model(tmp_path / "best").config.image_size == (64, 64)
 
 
 @pytest.mark.slow
 def test_a_run_with_its_report_decodes_none_of_them(pyramids, tmp_path, nothing_decoded):
     folder = train(streaming(pyramids, steps=4, validate_every=4), tmp_path / "run")
-    assert (folder / "report.html").is_file()
+    assert write_report(folder).is_file()
     assert evaluate(folder, split="test")["images"] == 4
 
 
 def test_a_streamed_step_is_a_step_on_the_pixels(pyramids):
     """The same images, noise and gradients; at scale 1 the view is the image itself."""
     gradients = []
-    for options in ({}, {"stream": True}):
-        data = DataOptions(path=str(pyramids), workers=0, **options)
-        model = replace(tiny_recipe(pyramids).model, view={"scale": 1.0})
-        task = make_task(streaming(pyramids, data=data, model=model))
-        batch = next(iter(training_loader(task.data["train"], task.recipe, now=lambda: 0)))
+    for stream in (False, True):
+        preparation = Preparation(stream=stream)
+        model = replace(tiny_recipe(pyramids).model, view={"scale": 1.0}, preparation=preparation)
+        learner, data = make_parts(streaming(pyramids, model=model, training=Training(sigma="constant")))
+        batch = next(iter(training_loader(data["train"], learner.recipe, first=0)))
         torch.manual_seed(1)
-        task.model.train()
-        task.model.loss(task.model(unit_range(batch.image)), batch.label).backward()
-        gradients.append([parameter.grad for parameter in task.model.parameters()])
+        learner.train()(batch, 0).loss.backward()
+        gradients.append([parameter.grad for parameter in learner.model.parameters()])
     for ours, theirs in zip(*gradients, strict=True):
         assert_close(ours, theirs, atol=1e-5, rtol=1e-3)
 
 
 def test_workers_read_views_ahead(pyramids):
     recipe = streaming(pyramids, data=replace(streaming(pyramids).data, workers=1))
-    dataset = open_split(open_records(recipe.data, seed=0), "train", recipe.data)
-    batch = next(iter(training_loader(dataset, recipe, now=lambda: 0)))
+    dataset = open_training(recipe)
+    batch = next(iter(training_loader(dataset, recipe, first=0)))
     expected = torch.stack([dataset[index].image.view(0.25) for index in batch.index.tolist()])
     for source in batch.image.images:
         source.view = None  # whoever asked for a view now would fail
@@ -139,18 +145,18 @@ def test_missing_detail_of_a_coarse_view_ranks_places_as_that_of_the_image(tmp_p
 def test_what_needs_whole_images_is_refused(pyramids):
     light = replace(streaming(pyramids).data, augmentation={"name": "shift_and_light", "max_px": 0})
     with pytest.raises(ValueError, match=r"augmentation shift_and_light needs .* \{name: none\}"):
-        make_task(streaming(pyramids, data=light))
-    network = Stages(system="cnn", features={"name": "ats", "width": 8})
-    with pytest.raises(ValueError, match=r"system cnn needs whole images: set data\.stream to false"):
-        make_task(streaming(pyramids, model=network, warm_up=WarmUp(steps=0)))
-    with pytest.raises(DataError, match=r"data\.resize and data\.skip_bad decode whole images"):
-        make_task(streaming(pyramids, data=replace(streaming(pyramids).data, resize=(32, 32))))
+        make_parts(streaming(pyramids, data=light))
+    network = Stages(system="cnn", features={"name": "ats", "width": 8}, preparation=Preparation(stream=True))
+    with pytest.raises(ValueError, match=r"system cnn needs whole images: set model\.preparation\.stream to false"):
+        make_parts(streaming(pyramids, model=network, training=Training()))
+    with pytest.raises(DataError, match="skip_bad"):
+        make_parts(streaming(pyramids, data=replace(streaming(pyramids).data, skip_bad=True)))
 
 
 def test_slides_of_different_sizes_need_a_batch_of_one(tmp_path):
     make_spots(tmp_path, 20, sizes=(64, 80))
     recipe = streaming(tmp_path)
-    dataset = open_split(open_records(recipe.data, seed=0), "train", recipe.data)
+    dataset = open_training(recipe)
     with pytest.raises(ValueError, match=r"64×64, 80×80: expected one size .* batch of 1"):
         collate_sources([dataset[number] for number in range(len(dataset))], scale=0.25)
     assert collate_sources([dataset[0]], scale=0.25).size.tolist() == [list(dataset[0].image.size)]
@@ -159,15 +165,15 @@ def test_slides_of_different_sizes_need_a_batch_of_one(tmp_path):
 def test_the_limit_on_pixels_holds_for_files_without_tiles(tmp_path):
     recipe = streaming(make_spots(tmp_path, 20))
     records = open_records(recipe.data, seed=0)
-    small = open_split(records, "train", replace(recipe.data, max_pixels=64 * 64 - 1))
+    small = open_split(records, "train", recipe.data, Preparation(stream=True, max_pixels=64 * 64 - 1))
     with pytest.raises(BadImage, match="64×64 is 0 megapixels, the limit is 0"):
         small[0].image.view(0.25)
-    assert open_split(records, "train", recipe.data)[0].image.view(0.25).shape == (3, 16, 16)
+    assert open_training(recipe)[0].image.view(0.25).shape == (3, 16, 16)
 
 
 def test_an_image_that_is_gone_is_named(tmp_path):
     recipe = streaming(make_spots(tmp_path, 20))
-    dataset = open_split(open_records(recipe.data, seed=0), "train", recipe.data)
+    dataset = open_training(recipe)
     (tmp_path / "images" / "000.png").unlink()
     with pytest.raises(BadImage, match=r"000\.png: no such file"):
         dataset[0]

@@ -23,7 +23,7 @@ from saccade.systems.nts.trunk import Trunk, cross_entropies
 
 @register("system", "nts_net")
 class NTSNet(Trunk):
-    """NTS-Net on any stride-32 backbone; options of the system: dropout.
+    """NTS-Net on any stride-32 backbone: anchors of many sizes, ranked, without overlap.
 
     >>> config = ModelConfig(
     ...     system="nts_net", num_classes=8, image_size=(224, 224), view={"scale": 1}, extraction={"patch": 64},

@@ -21,7 +21,7 @@ from saccade.systems.nts.trunk import Trunk, cross_entropies
 
 @register("system", "nts_topk")
 class NTSTopK(Trunk):
-    """NTS-Top-K on any stride-32 backbone, with any selection that fills K slots; options of the system: dropout.
+    """NTS-Net's anchors on any stride-32 backbone, chosen by any selection that fills K slots.
 
     >>> import torch
     >>> config = ModelConfig(

@@ -7,6 +7,7 @@ At view scale 1 the whole image is seen at full resolution, as in the paper; bel
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,6 @@ from saccade.config import ModelConfig
 from saccade.extraction.anchors import STEPS_PX, AnchorExtraction, Anchors
 from saccade.features import Backbone
 from saccade.images import View, view_size
-from saccade.options import make
 from saccade.output import Output
 from saccade.registry import build, build_one
 from saccade.scorer.proposals import ProposalScorer
@@ -32,6 +32,13 @@ from saccade.system import System
 AGGREGATIONS = {"concat": Concat, "mean": Mean}
 
 
+@dataclass(frozen=True)
+class NTSOptions:
+    """`config.options` of both systems: how many features of the image and of its parts are dropped in training."""
+
+    dropout: float = 0.5
+
+
 class Trunk(System):
     """Both systems but for their losses; `selections` are the selectors to choose from by name (None: all).
 
@@ -40,6 +47,8 @@ class Trunk(System):
     """
 
     configured = ("view", "features", "scorer", "selection", "extraction", "aggregation")
+    own_options = NTSOptions
+    options: NTSOptions
     takes_sources = False  # anchors of many sizes are read from the standardized image
     view: View
     features: Backbone
@@ -56,6 +65,7 @@ class Trunk(System):
             config.features,
             config.input_channels,
             among={"backbone": Backbone},
+            patch=None,
             image_channels=config.channels,
         )
         width, classes = self.features.width, config.num_classes
@@ -65,7 +75,7 @@ class Trunk(System):
         slots = self._slots()
         self.aggregation = build("aggregation", config.aggregation, width, among=AGGREGATIONS, slots=slots)
         check_together(self.selection, self.aggregation)
-        self.dropout = make(f"the system {config.system}", make_dropout, config.options)
+        self.dropout = nn.Dropout(self.options.dropout)
         self.prediction = nn.Linear(self.aggregation.width + self.aggregation.needs_order * width, classes)
         self.image_prediction = nn.Linear(width, classes)
         self.part_prediction = nn.Linear(width, classes)
@@ -143,11 +153,6 @@ def inside(size: Int[Tensor, "B 2"], shape: Sequence[int]) -> Bool[Tensor, "B H 
     """Which pixels of a padded batch of `shape` (height, width) are of pictures of `size`."""
     row, column = (torch.arange(side, device=size.device) for side in shape)
     return (row[:, None] < size[:, 0, None, None]) & (column < size[:, 1, None, None])
-
-
-def make_dropout(*, dropout: float = 0.5) -> nn.Dropout:
-    """Of the features of the image and of the parts."""
-    return nn.Dropout(dropout)
 
 
 def cross_entropies(

@@ -26,13 +26,8 @@ PASSES = 60
 FEWEST_STEPS, MOST_STEPS = 500, 20_000
 IMBALANCE = 3
 LR = 3e-3
-WARM_UP_STEPS = 150
-WARM_UP_LR = 3e-3
 FOCUS = 2.0
-GUIDED = 0.7
-SLOW_SCORER = 0.1
 SIGMA = 0.01
-SCORER_START = 0.1
 
 
 def propose(
@@ -48,7 +43,7 @@ def propose(
     given:        what the user set, by dotted key; what does not fit the images is an error with the fix
     within_reach: whether the published weights of a timm model can be had
     """
-    values = _flatten(given)
+    values = flatten(given)
     resize = values.get("model.preparation.resize")
     images = look_at([(resize[0], resize[1])] if resize else seen)
     known = Known(records, images, values, within_reach)
@@ -61,11 +56,16 @@ def propose(
     return choices
 
 
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A tree by dotted keys.
+
+    >>> flatten({"model": {"selection": {"k": 5}}, "steps": 10})
+    {'model.selection.k': 5, 'steps': 10}
+    """
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         nested = isinstance(value, Mapping) and len(value) > 0
-        flat |= _flatten(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
+        flat |= flatten(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
     return flat
 
 
@@ -131,7 +131,7 @@ def choose_balance(known: Known) -> Iterator[Choice]:
         return
     reason = f"the largest class has {max(counts):,} training images, the smallest {min(counts):,}"
     if "class_weights" not in known.values:
-        yield Choice("balanced", True, f"{reason}: batches hold as many of each")
+        yield Choice("training.evenly", True, f"{reason}: batches hold as many of each")
     yield Choice("best_by", "balanced_accuracy", f"{reason}: plain accuracy would reward naming the largest")
 
 
@@ -185,25 +185,26 @@ def choose_start(known: Known) -> Iterator[Choice]:
         yield Choice("optimizer.lr", LR, "what small networks without weights learnt fastest with")
     yield Choice("optimizer.clip_norm", 1.0, "one bad batch cannot undo much")
     if known.selects and known.options("selection").get("name", "perturbed") in ("perturbed", "diverse"):
-        yield Choice("warm_up.steps", WARM_UP_STEPS, "the scorer first learns, without labels, where detail is lost")
-        yield Choice("warm_up.lr", WARM_UP_LR, "what a new scorer learnt fastest with")
+        yield from _choose_training(reads)
         if known.values.get("model.preparation.stream"):
-            yield Choice("warm_up.focus", FOCUS, "few of the many candidates of such an image show anything")
-        yield from _choose_scorer_start(reads)
+            yield Choice(
+                "training.label_free.focus", FOCUS, "few of the many candidates of such an image show anything"
+            )
         yield Choice("model.selection.sigma", SIGMA, "less noise than in the paper, for a scorer that is no longer new")
         yield Choice("model.selection.gradient_per_sigma", True, "so that it does not drown what each patch tells")
         yield from _choose_one_patch(known)
 
 
-def _choose_scorer_start(reads: bool) -> Iterator[Choice]:
+def _choose_training(reads: bool) -> Iterator[Choice]:
     """`reads`: the feature network comes with weights. It then also learns images by heart, and with them places."""
+    label_free = "the scorer first learns, without labels, where detail is lost"
     if reads:
         yield Choice("model.extraction.glance", True, "the surroundings of a patch may tell something, too")
-        yield Choice("optimizer.scorer_lr", SLOW_SCORER, "with few images, labels teach it slower where to look")
+        reason = f"{label_free}; with few images, labels then teach it slowly where to look"
+        yield Choice("training.name", "slow_scorer", reason)
         return
-    reason = "at first patches lie where detail is lost, so that there is something to read"
-    yield Choice("guide.share", GUIDED, reason)
-    yield Choice("optimizer.scorer_start", SCORER_START, "until the network reads, what the scorer is told is noise")
+    reason = f"{label_free}; then patches lie there, so that there is something to read, until the network can"
+    yield Choice("training.name", "guided_by_detail", reason)
 
 
 def _choose_one_patch(known: Known) -> Iterator[Choice]:
@@ -211,9 +212,10 @@ def _choose_one_patch(known: Known) -> Iterator[Choice]:
     given = known.options("aggregation")
     if not given:
         yield Choice("model.aggregation", {"name": "max"}, "the strongest evidence of any patch counts")
-    if given.get("name", "max") in ("mean", "max") and not any(key.startswith("loss.") for key in known.values):
-        loss = {"entropy_coefficient": 0.0, "mixture_coefficient": 1.0}
-        yield Choice("loss", loss, "each patch is asked for an answer of its own, which tells the scorer where to look")
+    elif given.get("name") not in ("mean", "max"):
+        reason = f"{given['name']} answers from all patches together, as in the paper"
+        yield Choice("training.loss.entropy_coefficient", 0.01, reason)
+        yield Choice("training.loss.mixture_coefficient", 0.0, reason)
 
 
 # In this order: later ones may depend on what earlier ones chose.

@@ -92,9 +92,9 @@ RULES = {
         lambda s: s.entropy < 0.1 and s.fails and (s.guesses or s.hit_rate < 0.5),
         lambda s: (
             f"the scorer is sure of one place in each image (relative entropy {s.entropy:.2f}), and it is the wrong "
-            f"one{_hits(s)}. Other places get no gradient any more. Try a larger training.loss.entropy_coefficient, a lower "
-            "training.scorer.rate or start, training.label_free.steps 300, or more noise where the selection has any "
-            "(model.selection.sigma)."
+            f"one{_hits(s)}. Other places get no gradient any more. Try a larger "
+            "training.loss.entropy_coefficient, a lower training.scorer.rate or start, training.label_free.steps 300, "
+            "or more noise where the selection has any (model.selection.sigma)."
         ),
     ),
     # Equal scores prove nothing either: an entropy bonus pulls those of a good scorer together as well. A scorer has
@@ -107,9 +107,9 @@ RULES = {
         lambda s: s.entropy > 0.99 and s.guesses and s.fails,
         lambda s: (
             f"after {s.progress:.0%} of the steps all places still score the same (relative entropy {s.entropy:.3f}) "
-            f"and answers are guesses{_hits(s)}. The scorer has not learnt where to look. Try training.label_free.steps 300, a "
-            "smaller training.loss.entropy_coefficient, a higher training.scorer.rate, or a larger model.view.scale if the view "
-            "is too small to show what matters."
+            f"and answers are guesses{_hits(s)}. The scorer has not learned where to look. Try "
+            "training.label_free.steps 300, a smaller training.loss.entropy_coefficient, a higher "
+            "training.scorer.rate, or a larger model.view.scale if the view is too small to show what matters."
         ),
     ),
     # Reading may start late, so this waits longest. It also finds a scorer that went astray in a way that no other rule
@@ -121,8 +121,8 @@ RULES = {
         lambda s: (
             f"after {s.progress:.0%} of the steps answers are still, or again, no better than guesses{_hits(s)}. The "
             "report shows where the model looks. Try training.name guided_by_detail or a lower "
-            "training.scorer.rate if that is the wrong place; training.evenly true, a higher optimizer.lr or more steps if it "
-            "is the right one."
+            "training.scorer.rate if that is the wrong place; training.evenly true, a higher optimizer.lr or more "
+            "steps if it is the right one."
         ),
     ),
     # If evidence always lies in one place, looking there is right, and answers or hits show it.
@@ -132,8 +132,8 @@ RULES = {
         lambda s: s.agreement > 0.95 and s.by_chance < 0.5 and s.fails,
         lambda s: (
             f"the chosen patches are the same for every image: on average {s.agreement:.0%} of the images share a "
-            f"place{_hits(s)}. Try training.label_free.steps 300, a lower training.scorer.rate, a data.augmentation that shifts, or "
-            "more noise where the selection has any (model.selection.sigma)."
+            f"place{_hits(s)}. Try training.label_free.steps 300, a lower training.scorer.rate, a data.augmentation "
+            "that shifts, or more noise where the selection has any (model.selection.sigma)."
         ),
     ),
     # Large patches are near a border wherever they are, so the share is compared with that of all candidates.
@@ -143,8 +143,8 @@ RULES = {
         lambda s: s.at_edge > 0.75 and s.edge_by_chance < s.at_edge / 2 and s.fails,
         lambda s: (
             f"{s.at_edge:.0%} of the chosen patches hug an edge of the image, where {s.edge_by_chance:.0%} of the "
-            f"candidates are{_hits(s)}. Try training.label_free.steps 300, a data.augmentation that shifts, model.extraction."
-            "geometry aligned, and see whether the images have a frame that could be cropped."
+            f"candidates are{_hits(s)}. Try training.label_free.steps 300, a data.augmentation that shifts, "
+            "model.extraction.geometry aligned, and see whether the images have a frame that could be cropped."
         ),
     ),
     # Gradients also end with the noise, which is as planned, and with the loss, which is as hoped.
@@ -153,9 +153,9 @@ RULES = {
         0.1,
         lambda s: s.gradient < 1e-3 and s.sigma > 0.25 and s.fails,
         lambda s: (
-            f"the scorer's gradient has vanished ({s.gradient:.1e} of what it was at first) before it learnt where to "
-            f"look{_hits(s)}. Try a larger model.selection.sigma, a larger training.loss.entropy_coefficient, or a lower "
-            "training.scorer.rate."
+            f"the scorer's gradient has vanished ({s.gradient:.1e} of what it was at first) before it learned where to "
+            f"look{_hits(s)}. Try a larger model.selection.sigma, a larger training.loss.entropy_coefficient, or a "
+            "lower training.scorer.rate."
         ),
     ),
 }

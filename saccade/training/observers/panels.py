@@ -15,19 +15,17 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float, UInt8
+from jaxtyping import UInt8
 from lightning.fabric.loggers.tensorboard import TensorBoardLogger
 from torch import Tensor
 
 from saccade.data.dataset import ImageDataset, batch_of_one, unit_range
-from saccade.extraction import extract
+from saccade.drawing import overlay
 from saccade.images import ImageSource
-from saccade.looking import as_bytes
+from saccade.looking import Look, as_bytes, look_at_slots
 from saccade.module_modes import evaluating
-from saccade.output import Output
 from saccade.runs import RunFolder
-from saccade.runs.training_panels import Glance, Panel
-from saccade.selection import Candidates, normalize_scores
+from saccade.runs.training_panels import Panel
 from saccade.training.learner import Learner
 
 SHOWN = 4  # images in a panel
@@ -54,13 +52,8 @@ def spread(labels: Sequence[int], count: int) -> list[int]:
 
 @torch.no_grad()
 def glimpse(
-    model: Any,
-    image: UInt8[Tensor, "3 H W"] | ImageSource,
-    label: int,
-    *,
-    in_training: bool,
-    sigma: float | None = None,
-) -> Glance:
+    model: Any, image: UInt8[Tensor, "3 H W"] | ImageSource, *, in_training: bool, sigma: float | None = None
+) -> Look:
     """How `model` looks at `image`, its selection being in training mode or in evaluation mode.
 
     The model and the state of randomness stay as they are, and the same model gives the same answer.
@@ -70,19 +63,9 @@ def glimpse(
     parameter = next(model.parameters())
     pixels = unit_range(batch_of_one(image)).to(parameter.device, parameter.dtype)
     with _borrowed(model, in_training, sigma):
-        output: Output = model(pixels)
-    selection, boxes, grid, scores = output.selection, output.boxes, output.grid, output.scores
-    assert selection is not None and boxes is not None and grid is not None and scores is not None
-    used = selection.used[0]  # S; the others are there for the gradient only
-    return Glance(
-        label=label,
-        image=_shrink(image),
-        size=(pixels.shape[-2], pixels.shape[-1]),
-        scores=_chart(scores[0].float().cpu(), grid).numpy(),
-        patches=as_bytes(extract(pixels, selection, grid)[0]),
-        boxes=boxes[0, used].cpu().numpy(),
-        weight=selection.weight[0][:, used].float().cpu().numpy(),
-    )
+        output = model(pixels)
+    look = look_at_slots(output, size=(pixels.shape[-2], pixels.shape[-1]), seen=pixels)
+    return look._replace(picture=_shrink(image))
 
 
 @contextmanager
@@ -111,13 +94,6 @@ def _shrink(image: UInt8[Tensor, "3 H W"] | ImageSource) -> UInt8[np.ndarray, "h
     return rearrange(small, "c h w -> h w c").contiguous().numpy()
 
 
-def _chart(scores: Float[Tensor, " N"], grid: Candidates) -> Float[Tensor, "rows cols"]:
-    """The scores as a map over the image, from 0 to 1 whatever the selector takes."""
-    if scores.min() < 0 or scores.max() > 1:
-        scores = normalize_scores(scores[None])[0]
-    return grid.chart(scores)
-
-
 class Panels:
     """Panels of `count` images of `data` in the run folder; nothing for systems that choose no patches.
 
@@ -143,18 +119,18 @@ class Panels:
 
     def show(self, step: int, board: TensorBoardLogger) -> None:
         """Figures for TensorBoard."""
-        for index, glance in self._look(step):
-            figure = overlay(as_look(glance, self.learner.model.grid(glance.size).extent))
+        for index, look in self._look(step):
+            figure = overlay(look)
             figure.set_dpi(60)  # drawing must not take longer than validating
             board.experiment.add_figure(f"panels/{index}", figure, step)
 
     def _write(self, step: int) -> None:
-        if glances := tuple(glance for _, glance in self._look(step)):
+        if looks := tuple(look for _, look in self._look(step)):
             sigma = self.learner.sigma(step)
             sigma = math.nan if sigma is None else sigma
-            self.files.write_panel(Panel(step, self.learner.plan.progress(step), sigma, glances))
+            self.files.write_panel(Panel(step, self.learner.plan.progress(step), sigma, looks))
 
-    def _look(self, step: int) -> Iterator[tuple[int, Glance]]:
+    def _look(self, step: int) -> Iterator[tuple[int, Look]]:
         """How the model looks at the images at this step, each with its number.
 
         Only in the process that shows it; a look at all places at once shows nothing, and would fill the disk.
@@ -168,7 +144,4 @@ class Panels:
             if isinstance(image, Tensor):
                 image = learner.recipe.model.preparation.see(image[None])[0]  # as in validation
             in_training = step < learner.plan.total
-            yield (
-                index,
-                glimpse(learner.model, image, labels[index], in_training=in_training, sigma=learner.sigma(step)),
-            )
+            yield index, glimpse(learner.model, image, in_training=in_training, sigma=learner.sigma(step))

@@ -5,13 +5,14 @@ loss 0.412  accuracy 86.1%  σ 0.020  val accuracy 84.0%  val hit rate 91.2%
 """
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
 from rich.console import Console
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from saccade.data.dataset import Batch
 from saccade.training.learner import Learned, Learner
@@ -158,7 +159,7 @@ class Progress:
 
     # ---- evaluation
 
-    def testing(self, batches: Collection[Batch]) -> Iterator[Batch]:
+    def testing(self, batches: DataLoader[Batch]) -> Iterator[Batch]:
         """The batches, one after the other, with a bar of their own."""
         with self._showing("testing", len(batches)):
             if self._bar is None:

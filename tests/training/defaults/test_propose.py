@@ -22,8 +22,8 @@ from saccade.config import Stages
 from saccade.data.loading import load
 from saccade.data.records import DataError, Record, Records
 from saccade.training.defaults import probe, propose, sample_sizes, weights_within_reach
-from saccade.training.recipe import DataOptions, Guide, Optimizer, Recipe, WarmUp
-from saccade.training.recipe_rules import check_recipe
+from saccade.training.phases import LabelFreeOptions, Training
+from saccade.training.recipe import DataOptions, Optimizer, Recipe
 
 
 def records_with(counts: Sequence[int] = (60, 40), boxes: tuple = ()) -> Records:
@@ -60,7 +60,10 @@ def recipe_of(values: dict[str, Any]) -> Recipe:
         name: {**getattr(defaults, name), **options} if name in ("extraction", "selection", "scorer") else options
         for name, options in tree.pop("model").items()
     }
-    parts = {"data": DataOptions, "warm_up": WarmUp, "guide": Guide, "optimizer": Optimizer}
+    training = tree.get("training", {})
+    if "label_free" in training:
+        training["label_free"] = LabelFreeOptions(**training["label_free"])
+    parts = {"data": DataOptions, "training": Training, "optimizer": Optimizer}
     built = {name: part(**tree.pop(name)) for name, part in parts.items() if name in tree}
     return Recipe(model=Stages(**stages), **built, **tree)
 
@@ -68,7 +71,7 @@ def recipe_of(values: dict[str, Any]) -> Recipe:
 def assert_good(values: dict[str, Any], seen: Sequence[tuple[int, int]]) -> None:
     """What every set of defaults must fulfil, by the model it builds."""
     recipe = recipe_of(values)
-    check_recipe(recipe)
+    recipe.check_together()
     patch, k = recipe.model.extraction["patch"], recipe.model.selection["k"]
     assert patch[0] % 8 == 0
     assert patch[0] <= min(map(min, seen))
@@ -96,7 +99,7 @@ def test_real_sets(shared_data, name, patch, scale, weighted):
     assert values["model.extraction.patch"] == [patch, patch]
     assert values["model.selection.k"] == 10
     assert values["model.view.scale"] == scale
-    assert ("balanced" in values) == weighted
+    assert ("training.evenly" in values) == weighted
     assert values.get("best_by", "accuracy") == ("balanced_accuracy" if weighted else "accuracy")
     assert 500 <= values["steps"] <= 1000
     assert ("model.preparation.resize" in values) == (name != "speed_limits")
@@ -164,20 +167,22 @@ def test_given_values_stay_and_others_follow():
     assert choose([(1000, 1000)], {"model.extraction": {"patch": 500}})["model.selection.k"] == 1
     assert choose([(1000, 1000)], {"batch": 4})["steps"] == 1500
     assert choose([(1000, 1000)], {"model.preparation.resize": (256, 256)}) == choose([(256, 256)])
-    assert choose([(1000, 1000)], {"warm_up.steps": 0})["guide.share"] > 0
-    assert "loss" not in choose([(1000, 1000)], {"model.aggregation.name": "transformer"})
+    assert choose([(1000, 1000)], {"training.label_free.steps": 0})["training.name"] == "guided_by_detail"
+    assert "training.name" not in choose([(1000, 1000)], {"training.name": "paper"})
+    together = choose([(1000, 1000)], {"model.aggregation.name": "transformer", "training.loss.entropy_coefficient": 0})
+    assert together["training.loss.mixture_coefficient"] == 0
+    assert "training.loss.entropy_coefficient" not in together
 
 
 def test_a_network_that_already_reads_starts_otherwise_than_a_new_one():
     new = choose([(1000, 1000)])
     reads = choose([(1000, 1000)], {"model.features.pretrained": True})
-    assert new["guide.share"] > 0
+    assert new["training.name"] == "guided_by_detail"
     assert "model.extraction.glance" not in new
     assert reads["model.extraction.glance"]
-    assert reads["optimizer.scorer_lr"] < 1
-    assert "guide.share" not in reads
+    assert reads["training.name"] == "slow_scorer"
     for values in (new, reads):
-        assert values["warm_up.steps"] > 0
+        assert recipe_of(values).plan.label_free > 0
         assert values["model.selection.gradient_per_sigma"]
 
 
@@ -217,7 +222,7 @@ def test_a_patch_larger_than_the_image_is_refused(patch):
 
 def test_a_system_without_selection_is_asked_no_questions_about_it():
     values = choose([(1000, 1000)], {"model.system": "cnn"})
-    assert not {"model.extraction.patch", "model.selection.k", "model.scorer.pool", "warm_up.steps"} & set(values)
+    assert not {"model.extraction.patch", "model.selection.k", "model.scorer.pool", "training.name"} & set(values)
 
 
 # ---- features, balance, length
@@ -257,8 +262,10 @@ def test_a_file_of_weights_names_its_network():
 @pytest.mark.parametrize(("counts", "weighted"), [((30, 10), False), ((31, 10), True), ((90, 60, 20), True)])
 def test_classes_weigh_the_same_where_their_sizes_differ_much(counts, weighted):
     values = choose([(1000, 1000)], records=records_with(counts))
-    assert (values.get("balanced"), values.get("best_by")) == ((True, "balanced_accuracy") if weighted else (None,) * 2)
-    assert "balanced" not in choose([(1000, 1000)], {"class_weights": True}, records=records_with(counts))
+    assert (values.get("training.evenly"), values.get("best_by")) == (
+        (True, "balanced_accuracy") if weighted else (None,) * 2
+    )
+    assert "training.evenly" not in choose([(1000, 1000)], {"class_weights": True}, records=records_with(counts))
 
 
 @pytest.mark.parametrize(
@@ -378,10 +385,10 @@ def test_slides_are_read_in_parts():
     chosen = choose([(20_000, 20_000)])
     assert chosen["model.preparation.stream"] is True
     assert chosen["batch"] > 1
-    assert chosen["warm_up.focus"] == 2
+    assert chosen["training.label_free.focus"] == 2
     assert "data.augmentation" not in chosen
     assert choose([(20_000, 20_000), (20_000, 30_000)])["batch"] == 1  # a batch of sources is of one size
-    assert not {"model.preparation.stream", "warm_up.focus"} & choose([(4000, 6000)]).keys()
+    assert not {"model.preparation.stream", "training.label_free.focus"} & choose([(4000, 6000)]).keys()
     assert "model.preparation.stream" not in choose(
         [(1000, 1000)] * 99 + [(20_000, 20_000)]
     )  # which is more likely a mistake

@@ -3,23 +3,24 @@
 import csv
 import logging
 import math
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
-from lightning.pytorch.trainer.states import TrainerFn
 
 from saccade import ModelConfig, PatchSelectionModel
+from saccade.config import Stages
+from saccade.data.dataset import ImageDataset
 from saccade.evaluation import Predictions
 from saccade.runs import RunFolder
-from saccade.training.callbacks.collapse import NOT_FINITE, RULES, CollapseWatch, examine
-from saccade.training.callbacks.snapshot import Snapshot
+from saccade.training.learner import Learned, Learner
+from saccade.training.observers.collapse import NOT_FINITE, RULES, CollapseWatch, examine
+from saccade.training.observers.snapshot import Snapshot
+from saccade.training.phases import LabelFreeOptions, Training
+from saccade.training.recipe import Recipe
 
 CLASSES = ("EMPTY", "50", "70", "80")
 NAN = math.nan
-FITTING, VALIDATING = TrainerFn.FITTING, TrainerFn.VALIDATING
 
 # A run as it should be: guessing and looking around at first, right and sure in the end, noise and gradient fading.
 HEALTHY = [
@@ -164,7 +165,7 @@ def test_a_handful_of_images_proves_nothing():
     assert findings_over(changed(images=4, **BROKEN["one class"]))[-1] == set()
 
 
-# ---- the callback
+# ---- the watch
 
 
 def make_predictions(label, said):
@@ -176,46 +177,32 @@ def make_predictions(label, said):
     return Predictions(torch.arange(n), label, logits, unknown, unknown, unknown, torch.full((n,), 0.5), centers)
 
 
-class FakeTask(SimpleNamespace):
-    """The attributes of a task that the watch looks at."""
-
-    def __init__(self, predictions, selection="perturbed", **values):
-        config = ModelConfig(
-            num_classes=4, image_size=(64, 64), view={"scale": 0.25}, scorer={"name": "conv", "pool": 2},
-            selection={"name": selection, "k": 2}, extraction={"patch": 20},
-        )  # fmt: skip
-        super().__init__(
-            predictions=predictions,
-            model=PatchSelectionModel.from_config(config),
-            data={"val": SimpleNamespace(records=SimpleNamespace(classes=CLASSES))},
-            warming_up=False,
-            **{
-                "recipe": SimpleNamespace(steps=100, loss={}),
-                "guided": False,
-                "sigma": 0.04,
-                "full_sigma": 0.05,
-                **values,
-            },
-        )
-
-    @property
-    def main_step(self):
-        return self.trainer.global_step - 10
+def make_watch(folder, selection="perturbed", training=None, *, writes=True, step=0):
+    """The watch of a run with 10 label-free steps and 100 with labels."""
+    stages = Stages(
+        view={"scale": 0.25},
+        scorer={"name": "conv", "pool": 2},
+        selection={"name": selection, "k": 2},
+        extraction={"patch": 20},
+    )
+    recipe = Recipe(model=stages, steps=100, training=training or Training(label_free=LabelFreeOptions(10)))
+    model = PatchSelectionModel.from_config(ModelConfig(**vars(stages), num_classes=4, image_size=(64, 64)))
+    watch = CollapseWatch(RunFolder(folder, writes=writes), Learner(model, recipe, Mock(spec=ImageDataset)))
+    watch.begin(step)
+    return watch
 
 
-def fake_trainer(step, **values):
-    trainer = Mock(spec=Trainer, global_step=step, is_global_zero=True, sanity_checking=False, state=Mock(fn=FITTING))
-    trainer.configure_mock(**values)
-    return trainer
+def set_gradients(watch, size):
+    for parameter in watch.learner.model.scorer.parameters():
+        parameter.grad = torch.full_like(parameter, size)
 
 
 GOOD = make_predictions([0, 1, 2, 3] * 5, [0, 1, 2, 3] * 5)
 ONE_CLASS = make_predictions([0, 1, 2, 3] * 5, [1] * 20)
 
 
-def validate(watch, step, predictions, **values):
-    trainer = fake_trainer(step, **values)
-    watch.on_validation_end(trainer, FakeTask(predictions, trainer=trainer))
+def validate(watch, step, predictions):
+    watch.validated(step, predictions, CLASSES)
 
 
 def rows(folder):
@@ -228,7 +215,7 @@ def told(folder):
 
 
 def test_told_once_until_it_goes_away(tmp_path, caplog):
-    watch = CollapseWatch(RunFolder(tmp_path))
+    watch = make_watch(tmp_path)
     with caplog.at_level(logging.WARNING, "saccade"):
         for step in range(20, 70, 10):
             validate(watch, step, ONE_CLASS)
@@ -240,28 +227,26 @@ def test_told_once_until_it_goes_away(tmp_path, caplog):
     assert caplog.text.count("'50', although their labels differ") == 2
 
 
-def test_the_warm_up_the_sanity_check_and_evaluation_alone_are_not_judged(tmp_path):
-    watch = CollapseWatch(RunFolder(tmp_path))
+def test_steps_without_labels_are_not_judged(tmp_path):
+    watch = make_watch(tmp_path)
     for step in (2, 5, 10):
         validate(watch, step, ONE_CLASS)
-    validate(watch, 50, ONE_CLASS, sanity_checking=True)
-    validate(watch, 50, ONE_CLASS, state=Mock(fn=VALIDATING))
     assert watch.history == []
 
 
 def test_only_the_first_process_speaks_and_all_keep_count(tmp_path, caplog):
-    watch = CollapseWatch(RunFolder(tmp_path))
+    watch = make_watch(tmp_path, writes=False)
     for step in (30, 40, 50):
-        validate(watch, step, ONE_CLASS, is_global_zero=False)
+        validate(watch, step, ONE_CLASS)
     assert not caplog.text
     assert not rows(tmp_path)
     assert watch.active == {"one class"}
 
 
 def test_a_loss_that_is_no_number_is_told_before_the_next_step(tmp_path):
-    watch, trainer = CollapseWatch(RunFolder(tmp_path)), fake_trainer(17)
+    watch = make_watch(tmp_path)
     for loss in (1.0, NAN, NAN):
-        watch.on_train_batch_end(trainer, None, {"loss": torch.tensor(loss)}, None, 0)
+        watch.after(17, Learned(torch.tensor(loss)))
     assert told(tmp_path) == [(17, "not finite")]
     validate(watch, 20, GOOD)
     assert watch.active == {"not finite"}
@@ -270,55 +255,45 @@ def test_a_loss_that_is_no_number_is_told_before_the_next_step(tmp_path):
 
 
 def test_gradients_are_relative_to_the_first(tmp_path):
-    watch = CollapseWatch(RunFolder(tmp_path))
+    watch = make_watch(tmp_path)
     for step, size in ((20, 2.0), (30, 1.0), (40, 0.002)):
-        trainer = fake_trainer(step)
-        task = FakeTask(GOOD, trainer=trainer)
-        for parameter in task.model.scorer.parameters():
-            parameter.grad = torch.full_like(parameter, size)
-        watch.on_before_optimizer_step(trainer, task, None)
-        watch.on_before_optimizer_step(trainer, task, None)
-        watch.on_validation_end(trainer, task)
+        set_gradients(watch, size)
+        watch.before_clipping(step)
+        watch.before_clipping(step)
+        validate(watch, step, GOOD)
     assert [s.gradient for s in watch.history] == pytest.approx([1.0, 0.5, 0.001], rel=1e-4)
-    assert watch.history[0].sigma == pytest.approx(0.8)
+    assert [s.sigma for s in watch.history] == pytest.approx([0.9, 0.8, 0.7])
 
 
 def test_steps_that_overflowed_are_left_out_of_the_gradients(tmp_path):
-    watch = CollapseWatch(RunFolder(tmp_path))
+    watch = make_watch(tmp_path)
     for step, sizes in ((20, (math.inf, 2.0, 4.0)), (30, (1.0, NAN, 2.0)), (40, (math.inf,))):
-        trainer = fake_trainer(step)
-        task = FakeTask(GOOD, trainer=trainer)
         for size in sizes:
-            for parameter in task.model.scorer.parameters():
-                parameter.grad = torch.full_like(parameter, size)
-            watch.on_before_optimizer_step(trainer, task, None)
+            set_gradients(watch, size)
+            watch.before_clipping(step)
         watch.load_state_dict(watch.state_dict())
-        watch.on_validation_end(trainer, task)
+        validate(watch, step, GOOD)
     assert [s.gradient for s in watch.history] == pytest.approx([1.0, 0.5, NAN], rel=1e-4, nan_ok=True)
 
 
 @pytest.mark.parametrize(("mixture", "seen"), [(0.0, NAN), (1.0, 1.0)])
 def test_guided_steps_reach_the_scorer_through_the_mixture_loss_only(tmp_path, mixture, seen):
-    watch, trainer = CollapseWatch(RunFolder(tmp_path)), fake_trainer(20)
-    recipe = SimpleNamespace(steps=100, loss={"mixture_coefficient": mixture})
-    task = FakeTask(GOOD, trainer=trainer, guided=True, recipe=recipe)
-    for parameter in task.model.scorer.parameters():
-        parameter.grad = torch.full_like(parameter, mixture)
-    watch.on_before_optimizer_step(trainer, task, None)
-    watch.on_validation_end(trainer, task)
+    training = Training("guided_by_scores", LabelFreeOptions(10), loss={"mixture_coefficient": mixture})
+    watch = make_watch(tmp_path, training=training)
+    set_gradients(watch, mixture)
+    watch.before_clipping(20)
+    validate(watch, 20, GOOD)
     assert watch.history[0].gradient == pytest.approx(seen, nan_ok=True)
 
 
 @pytest.mark.parametrize("selection", ["ats", "sinkhorn", "softsort", "straight_through"])
 def test_selections_without_noise_are_asked_where_they_look_too(tmp_path, selection):
-    watch = CollapseWatch(RunFolder(tmp_path))
+    watch = make_watch(tmp_path, selection)
     label = [0, 1, 2, 3] * 5
     guesses = make_predictions(label, label[1:] + label[:1])
     sure = guesses._replace(entropy=torch.full((20,), 0.01), hit=torch.zeros(20))
     for step in (30, 40):
-        trainer = fake_trainer(step)
-        task = FakeTask(sure, selection, trainer=trainer, sigma=None, full_sigma=None)
-        watch.on_validation_end(trainer, task)
+        validate(watch, step, sure)
     assert told(tmp_path) == [(40, "one place")]
     assert math.isnan(watch.history[0].gradient)
 
@@ -326,27 +301,20 @@ def test_selections_without_noise_are_asked_where_they_look_too(tmp_path, select
 def test_state_survives_a_checkpoint_and_later_rows_are_dropped(tmp_path):
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     plan = [(step, GOOD if step == 50 else ONE_CLASS) for step in range(20, 90, 10)]
-    undisturbed = CollapseWatch(RunFolder(whole))
+    undisturbed = make_watch(whole)
     for step, predictions in plan:
         validate(undisturbed, step, predictions)
-    first = CollapseWatch(RunFolder(stopped))
+    first = make_watch(stopped)
     state = None
     for step, predictions in plan:
         validate(first, step, predictions)
         if step == 60:
             state = first.state_dict()
     torch.save(state, tmp_path / "state")
-    second = CollapseWatch(RunFolder(stopped))
+    second = make_watch(stopped, step=60)
     second.load_state_dict(torch.load(tmp_path / "state", weights_only=True))
-    second.on_train_start(fake_trainer(60), None)
     assert told(stopped) == [(40, "one class")]
     for step, predictions in plan[5:]:
         validate(second, step, predictions)
     assert rows(stopped) == rows(whole)
     assert repr(second.history) == repr(undisturbed.history)  # NaN is not equal to NaN
-
-
-def test_a_row_that_was_cut_off_goes(tmp_path):
-    (tmp_path / "warnings.csv").write_text('step,kind,message\r\n5,edge,"a, b"\r\n7,ed')
-    CollapseWatch(RunFolder(tmp_path)).on_train_start(fake_trainer(9), None)
-    assert rows(tmp_path) == [["step", "kind", "message"], ["5", "edge", "a, b"]]

@@ -8,8 +8,8 @@ from torch.testing import assert_close
 
 from saccade.evaluation import Predictions
 from saccade.extraction import Grid
-from saccade.training.callbacks.collapse import examine
-from saccade.training.callbacks.snapshot import find_places, take_snapshot
+from saccade.training.observers.collapse import examine
+from saccade.training.observers.snapshot import find_places, take_snapshot
 
 CLASSES = ("EMPTY", "50", "70", "80")
 

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from PIL import Image
 
-from saccade.report.gradients import SCORES, Quality, Study
 from saccade.report.plots import SEVERAL, style
+from saccade.reproduce.gradient_quality.gradient_study import SCORES, Quality, Study
 
 
 class Look(NamedTuple):

@@ -8,7 +8,7 @@ from oracles import expected_indicators, seeded
 from torch.testing import assert_close
 
 from saccade import perturbed_topk
-from saccade.report.exact_gradient import exact_gradient
+from saccade.reproduce.gradient_quality.exact_gradient import exact_gradient
 
 
 def random_problem(n: int, k: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

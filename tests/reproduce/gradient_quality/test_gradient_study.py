@@ -1,4 +1,4 @@
-"""`saccade report gradients`: the table says what is known of each gradient, and the command writes it down."""
+"""`saccade reproduce gradient-quality`: the table says what is known of each gradient, the command writes it down."""
 
 import csv
 
@@ -6,9 +6,9 @@ import pytest
 from PIL import Image
 
 from saccade.cli import main
-from saccade.report import gradients
-from saccade.report.gradient_chart import LOOKS, draw_gradients
-from saccade.report.gradients import NOISY, TUNED, Quality, Study, gradient_quality, write_csv
+from saccade.reproduce.gradient_quality import gradient_study
+from saccade.reproduce.gradient_quality.gradient_chart import LOOKS, draw_gradients
+from saccade.reproduce.gradient_quality.gradient_study import NOISY, TUNED, Quality, Study, gradient_quality, write_csv
 
 TINY = Study(
     candidates=60,
@@ -99,35 +99,37 @@ def test_the_csv_holds_the_table(table, tmp_path):
 
 
 def test_the_command_writes_both_files_and_prints_a_table(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(gradients, "PAPER_SIZE", SMALLEST._replace(draws=(10, 100), sigmas=(0.05, 0.1)))
-    assert main(["report", "gradients", "--out", str(tmp_path / "new"), "--seed", "2"]) == 0
+    monkeypatch.setattr(gradient_study, "PAPER_SIZE", SMALLEST._replace(draws=(10, 100), sigmas=(0.05, 0.1)))
+    assert main(["reproduce", "gradient-quality", "--out", str(tmp_path / "new"), "--seed", "2"]) == 0
     out = capsys.readouterr().out
     assert "measured 10 of 10 cases" in out  # plain lines, since this is not a terminal
     assert "straight-through" in out
     assert "no draws" in out
-    assert (tmp_path / "new" / "gradients.png").as_uri() in out
-    assert (tmp_path / "new" / "gradients.csv").is_file()
-    assert Image.open(tmp_path / "new" / "gradients.png").size[0] > 1000
+    assert (tmp_path / "new" / "gradient-quality.png").as_uri() in out
+    assert (tmp_path / "new" / "gradient-quality.csv").is_file()
+    assert Image.open(tmp_path / "new" / "gradient-quality.png").size[0] > 1000
 
 
 def test_a_file_as_folder_is_refused_before_anything_is_measured(tmp_path, capsys):
     (tmp_path / "notes").write_text("")
-    assert main(["report", "gradients", "--out", str(tmp_path / "notes")]) == 2
-    assert "expected the folder for gradients.png" in capsys.readouterr().err
+    assert main(["reproduce", "gradient-quality", "--out", str(tmp_path / "notes")]) == 2
+    assert "expected the folder for gradient-quality.png" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["gradients", "--seed", "-1"], "seed"),
-        (["gradients", "--draws", "10"], "--draws"),
-        (["some/run", "--seed", "1"], "only"),
-        (["./gradients"], "gradients"),  # a folder of that name, which is not there
+        (["gradient-quality", "--seed", "-1"], "seed"),
+        (["gradient-quality", "--draws", "10"], "--draws"),
+        (["gradient-quality", "--rounds", "3"], "--rounds"),
+        (["gradient-quality", "--seeds", "3"], "--seeds"),
+        (["billiard", "--seed", "1"], "gradient-quality"),
+        (["speed", "--seed", "1"], "--seed"),
     ],
 )
 def test_flags_that_mean_nothing_are_one_line(words, says, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["report", *words]) == 2
+    assert main(["reproduce", *words]) == 2
     err = capsys.readouterr().err
     assert says in err
     assert err.count("\n") == 1

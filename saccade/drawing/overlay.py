@@ -17,17 +17,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
-from PIL import Image
 
-from saccade.report.layout import WIDTH_IN, arrange, place_badges
-from saccade.report.look import SHOWN_PX, Look
+from saccade.drawing.layout import WIDTH_IN, arrange, place_badges
+from saccade.looking import Look
 
 CAPTION_IN = 0.42
 MAX_CROPS = 16  # more would be too small to see
 SMALL_PX = 600  # below it, pixels would show as squares
 RIGHT, WRONG, NEUTRAL = "#1a7f37", "#c62828", "#333333"
 CHOSEN, TRUTH = "white", "#00e5ff"
-COLOUR_MAP = "inferno"
+COLOR_MAP = "inferno"
 
 
 class Caption(NamedTuple):
@@ -66,7 +65,7 @@ def overlay(look: Look, caption: Caption | None = None, *, width_in: float = WID
     width, height = layout.size[0], layout.size[1] + room
     figure = Figure(figsize=(width, height), facecolor="white" if caption else "none")
     side = _add_axes(figure, (0.0, 0.0, width, height))
-    _draw_crops(side, crops, look.values, layout.crops)
+    _draw_crops(side, crops, look.box_scores, layout.crops)
     side.set(xlim=(0, width), ylim=(0, height))  # imshow sets its own
     _draw_picture(_add_axes(figure, layout.picture), look, layout.picture[2])
     if caption:
@@ -84,16 +83,16 @@ def _add_axes(figure: Figure, place: Sequence[float]) -> Axes:
 def _draw_crops(
     axes: Axes,
     crops: UInt8[np.ndarray, "K P Q 3"],
-    values: Float[np.ndarray, " slots"],
+    scores: Float[np.ndarray, " slots"],
     places: Sequence[tuple[float, float, float, float]],
 ) -> None:
     """All patches in axes that span the figure, in inches: axes of their own would take most of the time."""
     for number, (crop, (left, bottom, width, height)) in enumerate(zip(crops, places, strict=True)):
         extent = (left, left + width, bottom, bottom + height)
         axes.imshow(crop, extent=extent, interpolation="bicubic", aspect="auto")
-        if number < len(values):
+        if number < len(scores):
             corner = (left, bottom + height - 0.025)  # the badge is a little higher than its letters
-            _badge(axes, corner, f" {number + 1}  {values[number]:.2f}", ha="left", va="top")
+            _badge(axes, corner, f" {number + 1}  {scores[number]:.2f}", ha="left", va="top")
 
 
 def _whole(size: Sequence[int]) -> tuple[float, float, float, float]:
@@ -103,7 +102,7 @@ def _whole(size: Sequence[int]) -> tuple[float, float, float, float]:
 def _draw_picture(axes: Axes, look: Look, width_in: float) -> None:
     small = max(look.size) < SMALL_PX
     smooth = "bicubic" if small else "antialiased"
-    axes.imshow(_shrink(look.image), extent=_whole(look.size), interpolation=smooth, aspect="auto")
+    axes.imshow(look.picture, extent=_whole(look.size), interpolation=smooth, aspect="auto")
     if look.scores.size:
         left, top, right, bottom = look.extent
         axes.imshow(heat(look.scores), extent=(left, right, bottom, top), interpolation="bilinear", aspect="auto")
@@ -113,7 +112,7 @@ def _draw_picture(axes: Axes, look: Look, width_in: float) -> None:
             _draw_box(axes, box, CHOSEN, alpha=float(strength))
     for box in look.truth:
         _draw_box(axes, box, TRUTH, linestyle=(0, (3, 2)))
-    numbered = look.boxes[: min(len(look.values), MAX_CROPS)]
+    numbered = look.boxes[: min(len(look.box_scores), MAX_CROPS)]
     for number, (x, y) in enumerate(place_badges(numbered, look.truth, look.size, look.size[1] / width_in)):
         _lead(axes, (x, y), numbered[number])
         _badge(axes, (x, y), str(number + 1), ha="center", va="center")
@@ -122,15 +121,9 @@ def _draw_picture(axes: Axes, look: Look, width_in: float) -> None:
 def heat(scores: Float[np.ndarray, "rows cols"]) -> Float[np.ndarray, "rows cols 4"]:
     """Scores in [0, 1] as colors: brighter is higher, and low ones let the image through."""
     scores = np.nan_to_num(scores).clip(0, 1)
-    colors = matplotlib.colormaps[COLOUR_MAP](0.15 + 0.8 * scores)
+    colors = matplotlib.colormaps[COLOR_MAP](0.15 + 0.8 * scores)
     colors[..., 3] = 0.75 * scores**2
     return colors
-
-
-def _shrink(image: UInt8[np.ndarray, "h w 3"]) -> UInt8[np.ndarray, "a b 3"]:
-    picture = Image.fromarray(image)
-    picture.thumbnail((SHOWN_PX, SHOWN_PX), Image.Resampling.BOX)
-    return np.asarray(picture)
 
 
 def _draw_box(axes: Axes, box: Int[np.ndarray, "4"], color: str, **style: Any) -> None:
@@ -162,7 +155,7 @@ def _write_caption(figure: Figure, caption: Caption, *, truth: bool) -> None:
     figure.text(1 - side, y, key, va="center", ha="right", fontsize=9, color=NEUTRAL, parse_math=False)
     # About 0.0095 inches to a letter and point: long names of classes get small letters.
     fontsize = min(13.0, (width - 0.3 - 0.075 * len(key)) / (0.0095 * len(caption.text)))
-    # Classes may be called anything: dollars in their names are no formulas.
+    # Classes may be called anything: dollars in their names do not begin a formula.
     style = {"weight": "bold", "color": caption.color, "parse_math": False}
     figure.text(side, y, caption.text, va="center", fontsize=fontsize, **style)
 

@@ -3,7 +3,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from saccade.report.layout import BADGE_IN, HEIGHT_IN, WIDTH_IN, arrange, place_badges
+from saccade.drawing.layout import BADGE_IN, HEIGHT_IN, WIDTH_IN, arrange, place_badges
 
 NOTHING = np.zeros((0, 4), int)
 

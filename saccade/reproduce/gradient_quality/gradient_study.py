@@ -1,7 +1,7 @@
 """How good the gradients of the selectors are: cosine with the truth and variance, against draws n and noise level σ.
 
 The truth is the exact gradient of E[ ⟨G, Y⟩ ], Y the top-K of s + σZ (see `exact_gradient`), for random scores s and a
-random G that looks like what a network sends. Sinkhorn and straight-through are no estimates of it: they follow other
+random G that looks like what a network sends. Sinkhorn and straight-through do not estimate it: they follow other
 objectives. Their cosine says how far they agree with it, for each σ with their option set to where they agree best;
 that of Sinkhorn, whose slots are in score order, is with the gradient for slots in score order.
 """
@@ -17,7 +17,7 @@ from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.report.exact_gradient import Order, exact_gradient
+from saccade.reproduce.gradient_quality.exact_gradient import Order, exact_gradient
 from saccade.selection.perturbed import GradientName, perturbed_topk
 from saccade.selection.selection import Selection
 from saccade.selection.sinkhorn import sinkhorn_topk

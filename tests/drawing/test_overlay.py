@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from saccade.report.layout import arrange
-from saccade.report.look import Look
-from saccade.report.overlay import CAPTION_IN, MAX_CROPS, Caption, heat, overlay
+from saccade.drawing.layout import arrange
+from saccade.drawing.overlay import CAPTION_IN, MAX_CROPS, Caption, heat, overlay
+from saccade.looking import Look
 
 DPI = 100
 PATCH = 60
@@ -15,8 +15,8 @@ PATCH = 60
 def look_at_nothing(size=(480, 640), boxes=((100, 200, 160, 260),), **more) -> Look:
     boxes = np.array(boxes)
     crops = np.stack([np.full((PATCH, PATCH, 3), 40 + 5 * number, np.uint8) for number in range(len(boxes))])
-    image = np.zeros((*size, 3), np.uint8)
-    return Look(image, size, boxes=boxes, strength=np.ones(len(boxes)), crops=crops, **more)
+    picture = np.zeros((*size, 3), np.uint8)
+    return Look(size, picture=picture, boxes=boxes, strength=np.ones(len(boxes)), crops=crops, **more)
 
 
 def render(figure) -> np.ndarray:
@@ -121,7 +121,7 @@ def test_a_long_name_stays_inside():
 
 def test_more_patches_than_can_be_seen_are_left_out():
     boxes = [(i * 10, 0, i * 10 + 60, 60) for i in range(40)]
-    figure = overlay(look_at_nothing(boxes=boxes, values=np.linspace(1, 0, 40)))
+    figure = overlay(look_at_nothing(boxes=boxes, box_scores=np.linspace(1, 0, 40)))
     patches, _ = figure.axes
     assert len(patches.images) == len(patches.texts) == MAX_CROPS
 

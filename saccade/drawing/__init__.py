@@ -1,0 +1,5 @@
+"""A `Look` → a picture for people."""
+
+from saccade.drawing.overlay import Caption, overlay
+
+__all__ = ["Caption", "overlay"]
