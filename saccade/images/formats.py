@@ -11,7 +11,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from saccade.images.bad_image import require_file
+from saccade.images.bad_image import BadImage, blaming, require_file
 
 SLIDE_SUFFIXES = {".svs", ".ndpi", ".mrxs", ".scn", ".vms", ".vmu", ".svslide", ".bif"}  # of OpenSlide's formats
 IMAGE_SUFFIXES = {
@@ -31,6 +31,15 @@ def open_lazily(path: Path, formats: tuple[str, ...] = PILLOW_FORMATS) -> Image.
     # Opening reads the header only; the caller's own limit is checked before any pixel is decoded.
     with without_pillow_limit():
         return Image.open(path, formats=formats)
+
+
+def header_size(path: Path) -> tuple[int, int] | None:
+    """Height and width as the header has them, not turned upright; None where Pillow does not know the file."""
+    try:
+        with blaming(path), open_lazily(path) as image:
+            return image.height, image.width
+    except BadImage:
+        return None
 
 
 @contextmanager

@@ -97,6 +97,11 @@ class Guard:
         """`decode.read_pixels`; whoever allows more pixels than by default allows their memory too."""
         return self._ask(path, "read_pixels", max_pixels=max_pixels)
 
+    def header_size(self, path: Path) -> tuple[int, int] | None:
+        """`formats.header_size`."""
+        size = self._ask(path, "header_size")
+        return None if size is None else (size[0], size[1])
+
     def jpeg_size(self, path: Path, *, max_pixels: int = MAX_PIXELS) -> tuple[int, int] | None:
         """`jpeg.jpeg_size`."""
         size = self._ask(path, "jpeg_size", max_pixels=max_pixels)

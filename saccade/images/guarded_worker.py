@@ -19,6 +19,7 @@ from PIL import AvifImagePlugin, Image
 
 from saccade.images.bad_image import BadImage, blaming
 from saccade.images.decode import read_pixels
+from saccade.images.formats import header_size
 from saccade.images.guarded import KEPT_BYTES, MESSAGE_BYTES, Limits
 from saccade.images.jpeg import jpeg_size, shrink_jpeg
 from saccade.images.pyramid import Box, NotASlideError, open_pyramid
@@ -91,6 +92,7 @@ def _read_box(path: Path, shared: Shared, level: int, box: list[int], single_fil
 
 JOBS: dict[str, Callable[..., Any]] = {
     "read_pixels": lambda path, shared, max_pixels: read_pixels(path, max_pixels=max_pixels, allocate=shared.allocate),
+    "header_size": lambda path, shared: header_size(path),
     "jpeg_size": lambda path, shared, max_pixels: jpeg_size(path, max_pixels=max_pixels),
     "shrink_jpeg": lambda path, shared, size, max_pixels: shrink_jpeg(path, size, max_pixels=max_pixels),
     "open_pyramid": _describe_pyramid,

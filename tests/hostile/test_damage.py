@@ -28,7 +28,7 @@ EVIL = "evil\x1b[2J\nname.jpg"
 
 @pytest.mark.skipif(not SUPPORTED, reason="without a process that can be killed a damaged file may end the tests")
 def test_damaged_files_are_pictures_or_bad_images_and_check_agrees_with_training(tmp_path):
-    assert run(tmp_path, 810, seed=0) is None
+    assert run(tmp_path, 405, seed=0) is None
 
 
 def test_the_sound_files_are_read_as_far_as_they_are_documented(tmp_path):

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from torch.testing import assert_close
 
-from saccade.images import BadImage, Fault, FileImage, Guard, NotASlideError, SlideImage, guarded
+from saccade.images import BadImage, Fault, FileImage, Guard, NotASlideError, SlideImage, guarded, open_file
 from saccade.images.decode import read_pixels
 from saccade.images.guarded import Limits
 from tests.hostile.bombs import png
@@ -59,6 +59,19 @@ def test_files_and_slides_read_the_same_there(guard, photo, tmp_path):
     assert_close(there.regions(boxes), here.regions(boxes))
     with pytest.raises(NotASlideError, match="no slide"):
         SlideImage(photo, guard=guard, single_file=True)
+
+
+def test_a_file_is_opened_as_what_it_is(guard, photo, tmp_path):
+    tifffile.imwrite(tmp_path / "slide.tif", PIXELS, tile=(32, 32), photometric="rgb")
+    (tmp_path / "text.jpg").write_text("dear diary")
+    opened = [open_file(path, single_file=True, guard=guard) for path in (photo, tmp_path / "slide.tif")]
+    assert [type(source) for source in opened] == [FileImage, SlideImage]
+    assert all(source.guard is guard and source.size == (300, 400) for source in opened)
+    assert guard.header_size(photo) == (300, 400)
+    assert guard.header_size(tmp_path / "text.jpg") is None
+    os.mkfifo(tmp_path / "pipe.jpg")
+    with pytest.raises(BadImage, match=r"pipe\.jpg: a pipe"):
+        open_file(tmp_path / "pipe.jpg", guard=guard)
 
 
 def test_pixels_outlive_the_process_and_the_next_request(guard, photo, tmp_path):
