@@ -26,8 +26,8 @@ Model = TypeVar("Model", bound=nn.Module)
 def for_inference(model: Model, *, compile: bool = False) -> Model:
     """A copy of `model` in evaluation mode without gradients that gives the same answers in less time.
 
-    compile: let torch compile the feature network, with its weights as constants laid out as the processor reads them
-             best; its first call for each number and size of patches then takes up to a minute.
+    compile: let torch compile the feature network of a system, with its weights as constants laid out as the processor
+             reads them best; its first call for each number and size of patches then takes up to a minute.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
     >>> for_inference(model)
@@ -39,11 +39,11 @@ def for_inference(model: Model, *, compile: bool = False) -> Model:
     """
     model = deepcopy(model).eval().requires_grad_(False)
     fold_batch_norms(model)
+    model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     if isinstance(model, System):
         model.folded = True
-    model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-    if compile and isinstance(features := getattr(model, "features", None), nn.Module):
-        features.compile(dynamic=False, options={"freezing": True})
+        if compile and isinstance(model.features, nn.Module):
+            model.features.compile(dynamic=False, options={"freezing": True})
     return model
 
 

@@ -152,8 +152,8 @@ def _either(words: Iterable[str]) -> str:
 
 
 def _as_asked(value: Any, option: Option) -> Any:
-    asked = get_args(option.annotation) if get_origin(option.annotation) is not tuple else (option.annotation,)
-    return tuple(value) if isinstance(value, list) and tuple in map(get_origin, asked) else value
+    asked = {get_origin(each) for each in (option.annotation, *get_args(option.annotation))}
+    return tuple(value) if isinstance(value, list) and tuple in asked else value
 
 
 def _is_list(value: Any) -> bool:

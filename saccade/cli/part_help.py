@@ -138,12 +138,11 @@ def _show(module: str, default: ast.expr | None) -> str:
     """A default as it would stand in YAML; … if there is none."""
     if default is None:
         return REQUIRED
-    if isinstance(default, ast.Name):  # a constant of the module
-        default = _find(module, default.id).node.value
+    constant: ast.expr = _find(module, default.id).node.value if isinstance(default, ast.Name) else default
     try:
-        value = ast.literal_eval(default)
+        value = ast.literal_eval(constant)
     except ValueError:  # such as 1 / 3
-        return ast.unparse(default)
+        return ast.unparse(constant)
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -96,7 +96,7 @@ class Table:
         return _row(row)
 
     def whole(self, lines: Iterable[str]) -> Iterator[str]:
-        """The rows without the last one if it is torn; a quoted name may go on in the next line."""
+        """The rows without the last one if it is torn; a quoted name may continue in the next line."""
         row, quotes = [], 0
         for line in lines:
             row.append(line)

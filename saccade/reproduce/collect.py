@@ -108,7 +108,9 @@ def _read_lines(request: Request) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         if not {"row", "seed", "settings"} <= {*(reader.fieldnames or ())}:
-            raise ValueError(f"{path} is no table of runs: it has no columns row, seed and settings; mend or delete it")
+            raise ValueError(
+                f"{path} is not a table of runs: it has no columns row, seed and settings; mend or delete it"
+            )
         return list(reader)
 
 
@@ -140,7 +142,7 @@ def curve_text(result: Result) -> str:
 
 
 def _learning(result: Result, results: Sequence[Result]) -> dict[str, float]:
-    """How fast it learnt, against the best run on the same data."""
+    """How fast it learned, against the best run on the same data."""
     goal = max(each.numbers.get("accuracy", 0.0) for each in results if each.row.group == result.row.group)
     first = {
         share: next((step for step, accuracy in result.curve if accuracy >= share / 100 * goal), math.nan)

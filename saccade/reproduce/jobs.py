@@ -21,7 +21,7 @@ from saccade.runs import RunFolder
 from saccade.training.recipe import Recipe, load_recipe
 
 State = Literal["missing", "begun", "trained", "finished", "other"]
-# Where things lie, and how they are read, is no property of a run.
+# Where things lie, and how they are read, is not a property of a run.
 PLACES = ("data.path", "data.generate.source", "data.workers", "data.cache_gb", "model.features.weights")
 
 

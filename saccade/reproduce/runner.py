@@ -3,9 +3,9 @@
 A job is trained, and then evaluated where its row asks for that. Jobs that share a folder take turns, so what one has
 trained is there for the next.
 
-A run that failed is told and the rest goes on. Stopping (Ctrl-C or SIGTERM) asks every run to save and leave. A runner
-that was killed leaves its runs behind, still training; each holds a lock on its folder as long as it lives, so the next
-runner waits for it instead of training in the same folder twice.
+A run that failed is reported and the others continue. Stopping (Ctrl-C or SIGTERM) asks every run to save and leave. A
+runner that was killed leaves its runs behind, still training; each holds a lock on its folder as long as it lives, so
+the next runner waits for it instead of training in the same folder twice.
 """
 
 import os
@@ -100,7 +100,7 @@ def _say_once(text: str, said: set[str], say: Say) -> None:
 
 
 def _lock(job: Job) -> IO[str] | None:
-    """The lock on the job's folder, or None if a process holds it. It goes on to the run, and ends with it."""
+    """The lock on the job's folder, or None if a process holds it. The run inherits it, and it ends with the run."""
     job.folder.parent.mkdir(parents=True, exist_ok=True)
     lock = job.beside("lock").open("w")
     if not lock_descriptor(lock.fileno(), blocking=False):
@@ -111,7 +111,7 @@ def _lock(job: Job) -> IO[str] | None:
 
 def _start(job: Job, lock: IO[str], at_once: int, say: Say) -> _Running:
     now = state(job)
-    say(f"{job.name}: {({'begun': 'goes on', 'trained': 'is evaluated'}).get(now, 'starts')}")
+    say(f"{job.name}: {({'begun': 'is resumed', 'trained': 'is evaluated'}).get(now, 'starts')}")
     threads = str(max(1, (os.cpu_count() or 1) // at_once))
     with job.beside("log").open("wb" if now == "missing" else "ab") as log:
         process = subprocess.Popen(
@@ -163,7 +163,7 @@ def _tail(log: Path) -> str:
 def _stop(running: Sequence[_Running], say: Say) -> None:
     """Let every run finish its step and save; whoever does not in time, or at a second Ctrl-C, is killed."""
     if running:
-        say(f"stopping {', '.join(each.job.name for each in running)}: each saves and can go on")
+        say(f"stopping {', '.join(each.job.name for each in running)}: each saves and can be resumed")
     for each in running:
         each.process.terminate()
     try:

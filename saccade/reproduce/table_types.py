@@ -11,7 +11,7 @@ Choice = Literal["soft", "discrete"]
 class Plan(NamedTuple):
     """How a row is run: a recipe, and flags for what differs from it; a `pretrained` one starts from --weights.
 
-    selection: read the row from an evaluation with patches chosen so, not from the run's own. It is no part of the
+    selection: read the row from an evaluation with patches chosen so, not from the run's own. It is not part of the
                training: rows that differ in it alone share a run.
     """
 

@@ -1,6 +1,7 @@
-"""YAML and JSON files of a run: written whole, and read with an error that names the file and what to do."""
+"""YAML and JSON files of a run: written whole, and read with an error that names the file and says what to do."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,3 +37,15 @@ def _as_tree(path: Path, tree: Any, remedy: str) -> dict[str, Any]:
 def write_json(path: Path, tree: dict[str, Any]) -> None:
     """Write a tree."""
     write_whole(path, json.dumps(tree, indent=1))
+
+
+def differences(there: Any, here: Any, key: str = "") -> Sequence[str]:
+    """In which keys two recipes differ, as trees, and how.
+
+    >>> differences({"steps": 5, "data": {"path": "a"}}, {"steps": 6, "data": {"path": "a"}})
+    ['steps 5 there, 6 here']
+    """
+    if isinstance(there, dict) and isinstance(here, dict):
+        pairs = [(f"{key}.{name}".lstrip("."), there.get(name), here.get(name)) for name in {**there, **here}]
+        return [line for name, old, new in pairs for line in differences(old, new, name)]
+    return [] if there == here else [f"{key} {there} there, {here} here"]

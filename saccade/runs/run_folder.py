@@ -10,7 +10,7 @@
 Whoever wants something of a run asks here; no other module knows a file's name or what is in it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -268,15 +268,3 @@ def find_model_folder(path: Path | str) -> Path:
             f"{path}: {what}; give a run folder, made by saccade train, or one written by save_pretrained"
         )
     return model
-
-
-def differences(there: Any, here: Any, key: str = "") -> Sequence[str]:
-    """In which keys two recipes differ, as trees, and how.
-
-    >>> differences({"steps": 5, "data": {"path": "a"}}, {"steps": 6, "data": {"path": "a"}})
-    ['steps 5 there, 6 here']
-    """
-    if isinstance(there, dict) and isinstance(here, dict):
-        pairs = [(f"{key}.{name}".lstrip("."), there.get(name), here.get(name)) for name in {**there, **here}]
-        return [line for name, old, new in pairs for line in differences(old, new, name)]
-    return [] if there == here else [f"{key} {there} there, {here} here"]

@@ -20,6 +20,7 @@ from saccade.data.dataset import ImageDataset, batch_of_one
 from saccade.data.loading import load_as_given, source_name
 from saccade.data.records import UNSPLIT, DataError, Records
 from saccade.evaluation import wilson_interval
+from saccade.options import read_options
 from saccade.runs import RunFolder
 from saccade.system import System
 from saccade.training.batches import open_records, open_split, with_validation
@@ -176,7 +177,8 @@ def _as_given(data: Path, split: str | None, options: Mapping[str, str]) -> Reco
 
 def _choosing(model: System, selection: Literal["soft", "discrete"]) -> System:
     """The same model that chooses patches softly, or discretely."""
-    if not hasattr(getattr(model, "selection", None), "discrete"):
+    options = read_options(type(model.selection)) if model.selection is not None else []
+    if "discrete" not in {option.name for option in options}:
         system, name = model.config.system, model.config.selection["name"]
         raise ValueError(
             f"the model ({system}, selection {name}) has no choice between soft and discrete patches, only models with "

@@ -140,5 +140,5 @@ def test_wilson_stays_within_zero_and_one():
 
 @pytest.mark.parametrize(("right", "count"), [(0, 0), (-1, 4), (5, 4)])
 def test_wilson_refuses_impossible_counts(right, count):
-    with pytest.raises(ValueError, match="must (not )?be"):
+    with pytest.raises(ValueError, match=r"must (not )?be"):
         wilson_interval(right, count)

@@ -146,5 +146,5 @@ def test_a_default_that_a_later_version_adds_changes_no_settings(request_):
 def test_a_broken_table_is_named(request_):
     request_.out.mkdir()
     (request_.out / "spots.csv").write_text("<<<<<<< ours\nrow,seed,settings\n")
-    with pytest.raises(ValueError, match=r"spots\.csv is no table of runs"):
+    with pytest.raises(ValueError, match=r"spots\.csv is not a table of runs"):
         collect(request_)

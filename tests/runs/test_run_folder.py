@@ -90,6 +90,15 @@ def test_the_model_of_a_run_is_its_best_and_any_other_model_is_itself(run_folder
             find_model_folder(folder)
 
 
+def test_the_best_model_is_loaded_once_until_there_is_another(run_folder):
+    folder = RunFolder(run_folder)
+    model = folder.load_best()
+    assert folder.load_best() is model
+    assert not model.training
+    model.save_pretrained(folder.best)
+    assert folder.load_best() is not model
+
+
 # ---- whose folder it is
 
 

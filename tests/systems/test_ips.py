@@ -23,6 +23,7 @@ from saccade.data.dataset import collate
 from saccade.data.sample import Sample
 from saccade.evaluation import predict_batch
 from saccade.images import add_positions
+from saccade.report import write_report
 from saccade.systems import IPS
 from saccade.systems.ips import _corners, sinusoids
 from saccade.training.phases import Training
@@ -258,7 +259,7 @@ def test_a_run_from_training_to_the_report(tmp_path, monkeypatch):
     summary = json.loads((run / "evaluation" / "test.json").read_text())
     assert summary["pixels"] == {"image": 64 * 64, "patches": 36 * 20 * 20}  # all of them
     assert 0 <= summary["hit_rate"] <= 1
-    page = (run / "report.html").read_text()
+    page = write_report(run).read_text()
     assert "Brighter is a higher score. Boxes are the patches looked at. They are numbered" in page
     assert "The patch with the highest score" in page
     assert "memory 3, stride 10" in page
@@ -268,7 +269,7 @@ def test_a_run_from_training_to_the_report(tmp_path, monkeypatch):
     ("options", "message"),
     [
         ({"memroy": 4}, "has no option 'memroy': it takes memory, chunk"),
-        ({"memory": 0}, "options.memory is 0, expected at least 1"),
+        ({"memory": 0}, "options.memory is 0: expected at least 1"),
         ({"dim": 15, "heads": 2}, "options.dim is 15, expected a multiple of options.heads, 2"),
     ],
 )

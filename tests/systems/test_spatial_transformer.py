@@ -14,6 +14,7 @@ from saccade import ModelConfig
 from saccade.building import build_model, load_model
 from saccade.images import cut_regions
 from saccade.looking import look_at
+from saccade.report import write_report
 from saccade.systems import SpatialTransformer
 from saccade.systems.glimpses import FREE, Transforms, glimpses
 from saccade.systems.spatial_transformer import spread
@@ -126,7 +127,7 @@ def test_a_run_from_training_to_the_report(tmp_path, monkeypatch):
     assert summary["pixels"] == {"image": 64 * 64, "view": 16 * 16, "patches": 3 * 20 * 20}
     assert 0 <= summary["hit_rate"] <= 1
     assert "entropy" not in summary
-    page = (run / "report.html").read_text()
+    page = write_report(run).read_text()
     assert "Boxes are the patches looked at. Dashed boxes" in page
     assert "The first patch, in" in page
 
@@ -162,8 +163,8 @@ def test_bfloat16_keeps_its_place():
     [
         ({"aggregation": {"name": "transformer"}}, "glimpses lie anywhere; use mean, max, concat or attention"),
         ({"aggregation": {"name": "placed"}}, "does not go with the aggregation placed"),
-        ({"options": {"free": "rotation"}}, "free is 'rotation', expected translation or scale or affine"),
-        ({"options": {"k": 0}}, "options.k is 0, expected at least 1"),
+        ({"options": {"free": "rotation"}}, 'free is "rotation", expected translation, scale or affine'),
+        ({"options": {"k": 0}}, "options.k is 0: expected at least 1"),
         ({"options": {"memory": 3}}, "the system spatial has no option 'memory': it takes k, free"),
     ],
 )

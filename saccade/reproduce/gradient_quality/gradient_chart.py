@@ -35,7 +35,7 @@ CAPTION = (
     "Against the exact gradient of E[⟨G, Y⟩], Y the top-{k} of s + σZ among {candidates} candidates, for G as a "
     "trained network sends it. Lines are means (cosine) and medians (variance) over {problems} problems with "
     "{repeats} estimates each, bands the 10% and 90% quantiles. diagonal is the gradient of the paper's listing. "
-    "Sinkhorn and straight-through have no draws, hence no variance, and are no estimates of this gradient: each was "
+    "Sinkhorn and straight-through have no draws, hence no variance, and do not estimate this gradient: each was "
     "given the ε or τ that agrees best with it at each σ, Sinkhorn with slots in score order."
 )
 MARGIN = 0.085  # of the height of a panel, between two labels

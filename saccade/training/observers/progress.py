@@ -7,7 +7,7 @@ loss 0.412  accuracy 86.1%  σ 0.020  val accuracy 84.0%  val hit rate 91.2%
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
@@ -159,7 +159,7 @@ class Progress:
 
     # ---- evaluation
 
-    def testing(self, batches: DataLoader[Batch]) -> Iterator[Batch]:
+    def testing(self, batches: DataLoader[Any]) -> Iterator[Batch]:
         """The batches, one after the other, with a bar of their own."""
         with self._showing("testing", len(batches)):
             if self._bar is None:

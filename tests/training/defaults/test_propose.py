@@ -1,5 +1,6 @@
 """Defaults fit the images and one another: checked on the models they build, for real sets and strange ones."""
 
+import json
 import math
 import random
 import socket
@@ -18,12 +19,10 @@ from PIL import Image
 
 from saccade import ModelConfig
 from saccade.building import build_model
-from saccade.config import Stages
 from saccade.data.loading import load
 from saccade.data.records import DataError, Record, Records
 from saccade.training.defaults import probe, propose, sample_sizes, weights_within_reach
-from saccade.training.phases import LabelFreeOptions, Training
-from saccade.training.recipe import DataOptions, Optimizer, Recipe
+from saccade.training.recipe import Optimizer, Recipe, parse_recipe
 
 
 def records_with(counts: Sequence[int] = (60, 40), boxes: tuple = ()) -> Records:
@@ -42,30 +41,9 @@ def choose(seen, given: dict[str, Any] | None = None, *, records: Records | None
     return {choice.key: choice.value for choice in choices}
 
 
-def put(tree: dict[str, Any], key: str, value: Any) -> None:
-    head, _, rest = key.partition(".")
-    if rest:
-        put(tree.setdefault(head, {}), rest, value)
-    else:
-        tree[head] = value
-
-
 def recipe_of(values: dict[str, Any]) -> Recipe:
     """The recipe with these values, by dotted key, over the defaults."""
-    tree: dict[str, Any] = {}
-    for key, value in values.items():
-        put(tree, key, value)
-    defaults = Stages()
-    stages = {
-        name: {**getattr(defaults, name), **options} if name in ("extraction", "selection", "scorer") else options
-        for name, options in tree.pop("model").items()
-    }
-    training = tree.get("training", {})
-    if "label_free" in training:
-        training["label_free"] = LabelFreeOptions(**training["label_free"])
-    parts = {"data": DataOptions, "training": Training, "optimizer": Optimizer}
-    built = {name: part(**tree.pop(name)) for name, part in parts.items() if name in tree}
-    return Recipe(model=Stages(**stages), **built, **tree)
+    return parse_recipe([f"--{key}={v if isinstance(v, str) else json.dumps(v)}" for key, v in sorted(values.items())])
 
 
 def assert_good(values: dict[str, Any], seen: Sequence[tuple[int, int]]) -> None:
@@ -392,4 +370,4 @@ def test_slides_are_read_in_parts():
     assert "model.preparation.stream" not in choose(
         [(1000, 1000)] * 99 + [(20_000, 20_000)]
     )  # which is more likely a mistake
-    assert "model.preparation.stream" not in choose([(20_000, 20_000)], {"data": {"resize": [1000, 1000]}})
+    assert "model.preparation.stream" not in choose([(20_000, 20_000)], {"model": {"preparation": {"resize": [1000, 1000]}}})
