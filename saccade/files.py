@@ -5,6 +5,7 @@ writers of one file would move each other's parts: where that may happen, they t
 """
 
 import os
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,3 +29,19 @@ def write_whole(path: Path, content: str | bytes) -> Path:
         # A file name need not be UTF-8, and Python holds its other bytes as surrogates: they are written as they were.
         part.write_bytes(content.encode(errors="surrogateescape") if isinstance(content, str) else content)
     return path
+
+
+def shown(text: object) -> str:
+    """A path, or a text with one in it, as it may be printed: on one line, with nothing a terminal would obey.
+
+    >>> print(shown("evil\\x1b[2J\\nname.jpg"))
+    evil\\x1b[2J\\nname.jpg
+    """
+    return "".join(
+        letter if letter.isprintable() or unicodedata.category(letter) == "Zs" else _escape(letter)
+        for letter in str(text)
+    )
+
+
+def _escape(letter: str) -> str:
+    return letter.encode("unicode_escape").decode()

@@ -3,6 +3,9 @@
 The target is `<archive>.unpacked`, beside the archive or in a given folder. It appears under that name only when it is
 complete: everything is written to a folder of another name first, which is then renamed. So a killed unpacking
 is never taken for a finished one; it leaves a folder `.<archive>.…` that may be deleted.
+
+A few kilobytes can unpack to all of a disk, so what comes out is counted as it is written, whatever the archive says of
+itself: at most `MAX_BYTES`, and at most `MAX_RATIO` times the archive once that is above `FREE_BYTES`.
 """
 
 import secrets
@@ -20,6 +23,11 @@ from typing import IO, NamedTuple
 from saccade.data.records import DataError
 
 STAMP = ".saccade-archive"
+MAX_BYTES = 500 * 10**9
+MAX_RATIO = 100  # images hardly shrink; drawings and uncompressed formats do, by twenty or so
+FREE_BYTES = 10**9
+MEMBER_BYTES = 4096  # what an empty file or folder takes on a disk
+CHUNK_BYTES = 1 << 20
 
 
 class Member(NamedTuple):
@@ -92,8 +100,30 @@ def unpack(path: Path, into: Path | None = None) -> Path:
     return target
 
 
+class _Unpacked:
+    """The bytes that came out of an archive so far, and their limits."""
+
+    def __init__(self, path: Path):
+        self.path, self.packed, self.bytes = path, max(path.stat().st_size, 1), 0
+
+    def add(self, count: int) -> None:
+        """Count what is about to be written, and refuse it where it is too much."""
+        self.bytes += count
+        if self.bytes > MAX_BYTES:
+            raise self._refusal(f"more than {MAX_BYTES / 1e9:g} GB")
+        if self.bytes > max(FREE_BYTES, MAX_RATIO * self.packed):
+            raise self._refusal(f"more than {MAX_RATIO} times its size of {self.packed / 1e6:,.1f} MB")
+
+    def _refusal(self, too_much: str) -> DataError:
+        return DataError(
+            f"{self.path}: unpacks to {too_much}, which is the limit; nothing was kept. If you trust the archive, "
+            "unpack it yourself and give the folder"
+        )
+
+
 def _write_members(path: Path, folder: Path) -> None:
     suffix = next(suffix for suffix in READERS if path.name.lower().endswith(suffix))
+    unpacked = _Unpacked(path)
     try:
         for member in READERS[suffix](path):
             name = _safe_name(path, member.name)
@@ -101,9 +131,9 @@ def _write_members(path: Path, folder: Path) -> None:
                 continue
             target = folder / name
             (target if member.content is None else target.parent).mkdir(parents=True, exist_ok=True)
+            unpacked.add(MEMBER_BYTES)
             if member.content is not None:
-                with member.content as source, target.open("wb") as file:
-                    shutil.copyfileobj(source, file, 1 << 20)
+                _copy(member, target, unpacked)
     except (
         tarfile.TarError,
         zipfile.BadZipFile,
@@ -114,6 +144,14 @@ def _write_members(path: Path, folder: Path) -> None:
         NotImplementedError,
     ) as error:
         raise DataError(f"{path}: damaged or not an archive ({error}); get it again") from error
+
+
+def _copy(member: Member, target: Path, unpacked: _Unpacked) -> None:
+    assert member.content is not None
+    with member.content as content, target.open("wb") as file:
+        while chunk := content.read(CHUNK_BYTES):
+            unpacked.add(len(chunk))
+            file.write(chunk)
 
 
 def _safe_name(path: Path, name: str) -> PurePosixPath:

@@ -19,7 +19,6 @@ bad ones are logged and left out: so the number of samples is known, and the sam
 import logging
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -33,10 +32,9 @@ from torch.utils.data import Dataset, default_collate
 from saccade.data.inspection import Report, examine
 from saccade.data.records import DataError, Record, Records
 from saccade.data.sample import Sample, SampleCache
-from saccade.images import ImageSource, Sources, open_image
-from saccade.images.decode import MAX_PIXELS, BadImage, read_pixels
-from saccade.images.file import FileImage
-from saccade.images.image_source import Opened
+from saccade.images import BadImage, ImageSource, Sources, open_file
+from saccade.images.decode import read_pixels
+from saccade.images.memory import MAX_PIXELS
 from saccade.preparation import Preparation
 
 log = logging.getLogger(__name__)
@@ -95,7 +93,7 @@ class ImageDataset(Dataset[Sample]):
 
     def _open(self, index: int) -> Sample:
         record = self.records.records[index]
-        source = _open_source(record.image, self.max_pixels)
+        source = open_file(record.image, max_pixels=self.max_pixels)
         boxes = _place_boxes(record, source.size, source.size)
         return Sample(source, self._class_number[record.label], boxes, index)
 
@@ -177,13 +175,6 @@ def _place_boxes(record: Record, old: tuple[int, int], new: tuple[int, int]) -> 
         for left, top, right, bottom in record.boxes
     ]
     return torch.tensor(placed, dtype=torch.int64).reshape(-1, 4)
-
-
-def _open_source(path: Path, max_pixels: int) -> Opened:
-    if not path.is_file():
-        raise BadImage(path, "no such file")
-    source = open_image(path)
-    return FileImage(path, max_pixels=max_pixels) if isinstance(source, FileImage) else source
 
 
 def _leave_out_bad(records: Records, max_pixels: int) -> tuple[Records, list[BadImage]]:

@@ -15,13 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from saccade.data.records import SPLIT_NAMES, UNSPLIT, Box, DataError, Record, Records, sort_labels
+from saccade.images.formats import IMAGE_SUFFIXES, SLIDE_SUFFIXES  # noqa: F401 (the second for `training.defaults`)
 
-SLIDE_SUFFIXES = {".svs", ".ndpi", ".mrxs", ".scn", ".vms", ".vmu", ".svslide", ".bif"}  # of OpenSlide's formats
-IMAGE_SUFFIXES = {
-    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".avif", ".jp2"),
-    *(".ppm", ".pgm", ".pbm", ".pnm"),
-    *SLIDE_SUFFIXES,
-}
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
@@ -191,7 +186,7 @@ def _find_image(root: Path, name: str) -> Path:
     if not image.is_relative_to(root):
         raise DataError(f"{name!r} leads out of the data folder; give paths relative to {root}")
     for candidate in (image, root / "images" / image.relative_to(root)):
-        if candidate.is_file():
+        if candidate.exists() and not candidate.is_dir():  # what is no ordinary file is refused where it is read
             return candidate
     raise DataError(f"no image {name!r} in {root} or its folder images")
 

@@ -4,6 +4,8 @@ Pictures are compared by a hash of their decoded pixels, so a copy is found unde
 format. The same picture in train and in val or test is leakage: the model is then tested on what it has learnt.
 
 Of slides and tiled pyramids above the limit on pixels, which training reads in parts, a small view is read.
+
+Files are read in processes that can be killed: one that hangs its reader, or ends it, is one more unreadable file.
 """
 
 import hashlib
@@ -12,8 +14,9 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import ExitStack
 from pathlib import Path
+from queue import SimpleQueue
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +26,11 @@ from rich.table import Table
 from rich.text import Text
 
 from saccade.data.records import SPLITS, Record, Records
-from saccade.images.decode import MAX_PIXELS, BadImage, read_pixels
+from saccade.files import shown
+from saccade.images.bad_image import BadImage, blaming
+from saccade.images.decode import read_pixels
+from saccade.images.guarded import SUPPORTED, Guard
+from saccade.images.memory import MAX_PIXELS
 from saccade.images.pyramid import NotASlideError
 from saccade.images.slide import SlideImage
 
@@ -70,17 +77,30 @@ def examine(
 
     stream: larger files that can be read in parts are fine, as they are in training with `model.preparation.stream`.
     """
-    # Threads, not processes: Pillow lets go of the interpreter's lock while it decodes, and nothing is to be imported
-    # or sent anywhere. 270 street scenes on two cores: 1.2 s with threads, 2.1 s with processes.
-    with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
-        look = partial(_examine_file, max_pixels=max_pixels, stream=stream)
-        yield from pool.map(look, [record.image for record in records.records])
+    count = workers or os.cpu_count() or 1
+    with ExitStack() as stack:
+        free: SimpleQueue[Guard | None] = SimpleQueue()
+        for _ in range(count):
+            free.put(stack.enter_context(Guard()) if SUPPORTED else None)
+
+        def look(record: Record) -> Finding:
+            guard = free.get()
+            try:
+                return _examine_file(record.image, guard, max_pixels=max_pixels, stream=stream)
+            finally:
+                free.put(guard)
+
+        # Threads that wait for processes, where there are guards; elsewhere Pillow lets go of the interpreter's lock.
+        pool = stack.enter_context(ThreadPoolExecutor(count))
+        yield from pool.map(look, records.records)
 
 
-def _examine_file(path: Path, *, max_pixels: int, stream: bool) -> Finding:
+def _examine_file(path: Path, guard: Guard | None, *, max_pixels: int, stream: bool) -> Finding:
     try:
-        slide = _huge_slide(path, max_pixels) if stream else None
-        pixels = _small_view(slide) if slide else read_pixels(path, max_pixels=max_pixels)
+        with blaming(path):
+            slide = _huge_slide(path, guard, max_pixels) if stream else None
+            read = guard.read_pixels if guard else read_pixels
+            pixels = _small_view(slide) if slide else read(path, max_pixels=max_pixels)
     except BadImage as error:
         return Finding(None, b"", error)
     size = slide.size if slide else (pixels.shape[0], pixels.shape[1])
@@ -89,10 +109,10 @@ def _examine_file(path: Path, *, max_pixels: int, stream: bool) -> Finding:
     return Finding(size, digest.digest(), None)
 
 
-def _huge_slide(path: Path, max_pixels: int) -> SlideImage | None:
+def _huge_slide(path: Path, guard: Guard | None, max_pixels: int) -> SlideImage | None:
     try:
-        slide = SlideImage(path)
-    except (NotASlideError, OSError):
+        slide = SlideImage(path, guard=guard)
+    except NotASlideError:
         return None
     return slide if math.prod(slide.size) > max_pixels else None
 
@@ -136,12 +156,12 @@ def show(report: Report, console: Console) -> None:
 
 def _show_counts(records: Records, console: Console) -> None:
     counts = records.counts()
-    table = Table("class", *SPLITS, "all", title=Text(str(records.root)), title_justify="left")
+    table = Table("class", *SPLITS, "all", title=Text(shown(records.root)), title_justify="left")
     for column in table.columns[1:]:
         column.justify = "right"
     for label in records.classes:
         row = [counts[split][label] for split in SPLITS]
-        table.add_row(Text(label), *map(str, row), str(sum(row)), end_section=label == records.classes[-1])
+        table.add_row(Text(shown(label)), *map(str, row), str(sum(row)), end_section=label == records.classes[-1])
     totals = [sum(counts[split].values()) for split in SPLITS]
     table.add_row("all", *map(str, totals), str(sum(totals)))
     console.print(table)
@@ -162,4 +182,4 @@ def _describe_sizes(sizes: Counter[tuple[int, int]]) -> str:
 
 def _say(console: Console, text: str) -> None:
     # Lines that hold file names stay whole, so that they can be searched and copied.
-    console.print(text, soft_wrap=True, markup=False, highlight=False)
+    console.print(shown(text), soft_wrap=True, markup=False, highlight=False)

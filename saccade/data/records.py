@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from saccade.files import shown
+
 SPLITS = ("train", "val", "test")
 SPLIT_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 UNSPLIT = ""
@@ -27,7 +29,10 @@ Box = tuple[int, int, int, int]
 
 
 class DataError(ValueError):
-    """Something is wrong with the data a user gave; the message says what, where and what to do."""
+    """Something is wrong with the data a user gave; the message says what, where and what to do, on one line."""
+
+    def __init__(self, message: str):
+        super().__init__(shown(message))  # names of files and labels are in it
 
 
 class Record(NamedTuple):

@@ -4,7 +4,6 @@ A box is left, top, right, bottom in whole pixels, right and bottom exclusive; i
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,14 +11,7 @@ from einops import rearrange
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-
-class Box(NamedTuple):
-    """Pixels of an image, right and bottom exclusive."""
-
-    left: int
-    top: int
-    right: int
-    bottom: int
+from saccade.images.pyramid import Box
 
 
 def region_size(boxes: Int[Tensor, "R 4"]) -> tuple[int, int]:

@@ -8,122 +8,137 @@
     float                       taken as it is, if within [0, 1]
 
 Everything else, and every file that is damaged, missing or absurdly large, is a `BadImage` with the file's name.
+
+Pixels go from Pillow into the result a few rows at a time, upright as they arrive, so that there is never a third copy.
 """
 
-import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-import tifffile
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
-# As float32 RGB this many pixels take 3.6 GB, about what one image of a batch may reasonably take.
-MAX_PIXELS = 300_000_000
+from saccade.images.bad_image import BadImage, blaming
+from saccade.images.formats import is_tiff, open_lazily, without_pillow_limit
+from saccade.images.memory import MAX_PIXELS, check_cost
+from saccade.images.tiff import read_tiff
 
-_BITS_PER_SAMPLE, _COMPRESSION, _PHOTOMETRIC, _ORIENTATION = 258, 259, 262, 274
-_pillow_limit = threading.Lock()
+BAND_PX = 2**20  # converted at once
 
+Allocate = Callable[[tuple[int, ...], type], np.ndarray]
 
-class BadImage(ValueError):  # noqa: N818 (it says what it is without a suffix)
-    """An image file that cannot be used: `path` and the `reason`."""
+_BITS_PER_SAMPLE, _COMPRESSION, _PHOTOMETRIC = 258, 259, 262
 
-    def __init__(self, path: Path | str, reason: str | None = None):
-        if reason is None:
-            # A DataLoader worker hands its error on as one text, a traceback that ends in our own message.
-            last_line = str(path).strip().splitlines()[-1]
-            path, _, reason = last_line.removeprefix(f"{__name__}.BadImage: ").partition(": ")
-        super().__init__(str(path), reason)
-        self.path = Path(path)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}"
-
-
-def read_pixels(path: Path, *, max_pixels: int = MAX_PIXELS) -> np.ndarray:
-    """The upright picture in `path` as H W 3 RGB, or `BadImage`: uint8, or float32 in [0, 1] if it has over 8 bits."""
-    try:
-        return _read(path, max_pixels)
-    except BadImage:
-        raise
-    except Exception as error:  # decoders meet damaged files with almost any exception
-        raise BadImage(path, _explain(path, error)) from error
+# For each orientation, the result (H W 3) seen as the file has it.
+_AS_STORED: dict[int, Callable[[np.ndarray], np.ndarray]] = {
+    2: lambda upright: upright[:, ::-1],
+    3: lambda upright: upright[::-1, ::-1],
+    4: lambda upright: upright[::-1],
+    5: lambda upright: upright.swapaxes(0, 1),
+    6: lambda upright: upright[:, ::-1].swapaxes(0, 1),
+    7: lambda upright: upright[::-1, ::-1].swapaxes(0, 1),
+    8: lambda upright: upright[::-1].swapaxes(0, 1),
+}
 
 
-def _read(path: Path, max_pixels: int) -> np.ndarray:
-    try:
-        image = open_lazily(path)
-    except UnidentifiedImageError:
-        if not _is_tiff(path):
-            raise
-        return _read_tiff(path, max_pixels)
-    with image:
-        _check_size(path, image.size, max_pixels)
-        return _read_tiff(path, max_pixels) if _is_raw_deep_tiff(image) else _to_rgb(path, image)
+def read_pixels(path: Path, *, max_pixels: int = MAX_PIXELS, allocate: Allocate = np.empty) -> np.ndarray:
+    """The upright picture in `path` as H W 3 RGB, or `BadImage`: uint8, or float32 in [0, 1] if it has over 8 bits.
 
-
-def open_lazily(path: Path) -> Image.Image:
-    """The header of an image file, pixels to follow when asked for, however large it says they are."""
-    # Pillow's own limit is one number for the whole process and refuses before the size can be told. Opening
-    # reads the header only, so it is safe without; the caller's limit is checked before any pixel is decoded.
-    with _pillow_limit:
-        saved, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+    allocate: where the result is to lie, as `np.empty`.
+    """
+    with blaming(path):
         try:
-            return Image.open(path)
-        finally:
-            Image.MAX_IMAGE_PIXELS = saved
+            image = open_lazily(path)
+        except UnidentifiedImageError:
+            if not is_tiff(path):
+                raise
+            return _three_channels(_unit_range(path, read_tiff(path, max_pixels)), allocate)
+        with image:
+            check_cost(path, image, max_pixels)
+            if _is_raw_deep_tiff(image):
+                return _three_channels(_unit_range(path, read_tiff(path, max_pixels)), allocate)
+            _load(image)
+            return _to_rgb(path, image, allocate)
 
 
-def _check_size(path: Path, size: tuple[int, int], max_pixels: int) -> None:
-    width, height = size
-    if width * height > max_pixels:
-        raise BadImage(
-            path,
-            f"{height}×{width} is {width * height / 1e6:,.0f} megapixels, the limit is {max_pixels / 1e6:,.0f}; if you "
-            "trust the file, raise max_pixels (--max-pixels, in training --model.preparation.max_pixels), or make a "
-            "tiled pyramid of it, which is read in parts (in training with model.preparation.stream)",
-        )
+def _load(image: Image.Image) -> None:
+    limit = Image.MAX_IMAGE_PIXELS
+    if image.format == "TIFF" and limit is not None and image.width * image.height > limit:
+        with without_pillow_limit():  # TIFF is the one format that asks for it again
+            image.load()
+    image.load()
 
 
-def _to_rgb(path: Path, image: Image.Image) -> np.ndarray:
-    ImageOps.exif_transpose(image, in_place=True)
+def _to_rgb(path: Path, image: Image.Image, allocate: Allocate) -> np.ndarray:
     if image.mode == "F":
-        return _three_channels(_unit_range(path, np.array(image)))
-    if image.mode.startswith("I"):
-        return _three_channels(_from_16_bit(path, image))
-    if image.has_transparency_data:
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
-    return np.array(image if image.mode == "RGB" else image.convert("RGB"))
+        convert, dtype = _float_range(path, image), np.float32
+    elif image.mode.startswith("I"):
+        convert, dtype = _16_bit_range(path, image), np.float32
+    else:
+        convert, dtype = _rgb_bytes, np.uint8
+    orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+    width, height = image.size
+    upright = allocate((width, height, 3) if orientation in (5, 6, 7, 8) else (height, width, 3), dtype)
+    stored = _AS_STORED.get(orientation, lambda upright: upright)(upright)
+    for top, band in _bands(image):
+        stored[top : top + band.height] = convert(band)
+    return upright
 
 
-def _from_16_bit(path: Path, image: Image.Image) -> np.ndarray:
+def _bands(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+    rows = max(BAND_PX // image.width, 1)
+    for top in range(0, image.height, rows):
+        yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
+
+
+def _rgb_bytes(band: Image.Image) -> np.ndarray:
+    if band.has_transparency_data:
+        band = Image.alpha_composite(Image.new("RGBA", band.size, "white"), band.convert("RGBA"))
+    return np.asarray(band if band.mode == "RGB" else band.convert("RGB"))
+
+
+def _range(image: Image.Image) -> tuple[float, float]:
+    extremes = [(values.min(), values.max()) for values in (np.asarray(band) for _, band in _bands(image))]
+    lows, highs = np.array(extremes).T
+    return float(lows.min()), float(highs.max())  # NaN if there is one
+
+
+def _16_bit_range(path: Path, image: Image.Image) -> Callable[[Image.Image], np.ndarray]:
     # Pillow's "I" has 32 bits; the 16-bit formats that come that way (PGM, old PNG) keep to 16 of them.
-    values = np.array(image)
-    low, high = int(values.min()), int(values.max())
+    low, high = map(int, _range(image))
     if low < 0 or high > 65535:
         raise BadImage(path, f"its integers run from {low} to {high}, expected 8 or 16 bits: save it with one of these")
-    gray = values.astype(np.float32) / 65535
     # Pillow turns white-is-zero TIFFs the right way round at 8 bits, not at 16.
     white_is_zero = image.format == "TIFF" and image.getexif().get(_PHOTOMETRIC) == 0
-    return 1 - gray if white_is_zero else gray
+
+    def convert(band: Image.Image) -> np.ndarray:
+        gray = np.asarray(band).astype(np.float32)[..., None] / 65535
+        return 1 - gray if white_is_zero else gray
+
+    return convert
+
+
+def _float_range(path: Path, image: Image.Image) -> Callable[[Image.Image], np.ndarray]:
+    _require_unit_range(path, *_range(image))
+    return lambda band: np.asarray(band)[..., None]
 
 
 def _unit_range(path: Path, values: np.ndarray) -> np.ndarray:
-    low, high = float(values.min()), float(values.max())
+    _require_unit_range(path, float(values.min()), float(values.max()))
+    return values.astype(np.float32, copy=False)
+
+
+def _require_unit_range(path: Path, low: float, high: float) -> None:
     if not (low >= 0 and high <= 1):  # also false for NaN
         raise BadImage(
             path, f"its float pixels run from {low:g} to {high:g}, expected [0, 1]: scale them and save again"
         )
-    return values.astype(np.float32)
 
 
-def _three_channels(gray: np.ndarray) -> np.ndarray:
-    return np.repeat(gray[..., None], 3, axis=-1)
-
-
-def _is_tiff(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(4) in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+def _three_channels(values: np.ndarray, allocate: Allocate) -> np.ndarray:
+    pixels = allocate((*values.shape[:2], 3), np.float32)
+    pixels[:] = values[..., None] if values.ndim == 2 else values
+    return pixels
 
 
 def _is_raw_deep_tiff(image: Image.Image) -> bool:
@@ -131,37 +146,3 @@ def _is_raw_deep_tiff(image: Image.Image) -> bool:
     tags = getattr(image, "tag_v2", {})
     bits = tags.get(_BITS_PER_SAMPLE, (1,))
     return len(bits) > 1 and max(bits) > 8 and tags.get(_COMPRESSION, 1) == 1
-
-
-def _read_tiff(path: Path, max_pixels: int) -> np.ndarray:
-    """The TIFFs Pillow cannot read: 16-bit and float color, float64."""
-    with tifffile.TiffFile(path) as file:
-        page = file.pages.first
-        _check_size(path, (page.imagewidth, page.imagelength), max_pixels)
-        kinds = (tifffile.PHOTOMETRIC.RGB, tifffile.PHOTOMETRIC.MINISBLACK)
-        upright = _ORIENTATION not in page.tags or page.tags[_ORIENTATION].value == 1
-        if page.photometric not in kinds or page.samplesperpixel not in (1, 3, 4) or not upright:
-            raise BadImage(path, "this kind of TIFF cannot be read: save it as upright 8- or 16-bit RGB")
-        values = page.asarray()
-        axes = page.axes
-    if values.dtype.kind == "u":
-        values = values / np.float32(np.iinfo(values.dtype).max)
-    values = _unit_range(path, values)
-    if axes == "SYX":
-        values = np.moveaxis(values, 0, -1)
-    if values.ndim == 2:
-        return _three_channels(values)
-    color, alpha = values[..., :3], values[..., 3:]
-    return np.ascontiguousarray(color * alpha + (1 - alpha) if alpha.size else color)
-
-
-def _explain(path: Path, error: Exception) -> str:
-    if not path.exists():
-        return "no such file"
-    if path.is_file() and path.stat().st_size == 0:
-        return "the file is empty (0 bytes)"
-    if isinstance(error, UnidentifiedImageError):
-        return "not an image, or of a kind Pillow cannot read"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return f"damaged or truncated ({error or type(error).__name__})"

@@ -1,89 +1,62 @@
 """An ordinary image file (JPEG, PNG, TIFF, …), decoded by Pillow.
 
 Such a file has no parts that could be read alone: `regions` decodes it whole, at the first call, and keeps the bytes.
-A JPEG's view does without: its blocks can be decoded at 1/2, 1/4 or 1/8 of their size from the low frequencies of
-their cosine transform alone, several times faster, and the antialiased resize goes the rest of the way.
+A JPEG's view does without: it is made from the low frequencies of the file's cosine transform.
 """
 
-import math
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from PIL import ExifTags, Image, ImageOps
-from PIL.JpegImagePlugin import JpegImageFile
 from torch import Tensor
 
 from saccade.images.bands import resize
 from saccade.images.boxes import read_regions, to_float
-from saccade.images.decode import MAX_PIXELS, BadImage, read_pixels
+from saccade.images.decode import read_pixels
+from saccade.images.guarded import Guard
+from saccade.images.jpeg import DCT_MARGIN, jpeg_size, shrink_jpeg
+from saccade.images.memory import MAX_PIXELS
 from saccade.images.view import view_size
-
-# A cut at the view's own size rings and aliases: a mean error of 2 gray levels on street scenes, below 1 with this.
-DCT_MARGIN = 1.5
 
 
 class FileImage:
-    """An `ImageSource` over one file; it travels to other processes as its path and is decoded where it is used."""
+    """An `ImageSource` over one file; it travels to other processes as its path and is decoded where it is used.
 
-    def __init__(self, path: str | Path, *, max_pixels: int = MAX_PIXELS):
-        self.path = Path(path)
-        self.max_pixels = max_pixels
+    guard: decode in a process that can be killed.
+    """
+
+    def __init__(self, path: str | Path, *, max_pixels: int = MAX_PIXELS, guard: Guard | None = None):
+        self.path, self.max_pixels, self.guard = Path(path), max_pixels, guard
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "max_pixels": self.max_pixels}
+        return {"path": self.path, "max_pixels": self.max_pixels, "guard": self.guard}
 
     @property
     def size(self) -> tuple[int, int]:
         """Height and width of the upright picture in pixels."""
-        jpeg = self._open_jpeg()
-        if jpeg is None:
-            height, width = self._pixels.shape[:2]
-            return height, width
-        with jpeg:
-            width, height = jpeg.size
-            return (width, height) if _lies_on_its_side(jpeg) else (height, width)
+        ask = self.guard.jpeg_size if self.guard else jpeg_size
+        height, width = ask(self.path, max_pixels=self.max_pixels) or self.pixels.shape[:2]
+        return height, width
 
     def view(self, scale: float) -> Float[Tensor, "3 h w"]:
         """The image resized to `view_size(size, scale)`; a JPEG at a scale up to 1/3 is never decoded whole."""
-        size = view_size(self.size, scale)
-        jpeg = self._open_jpeg() if scale * DCT_MARGIN <= 1 / 2 else None
-        if jpeg is None:
-            return resize([self._pixels], self.size, size)  # as floats the whole would take four times its bytes
-        try:
-            return to_float(_shrink_jpeg(jpeg, size))
-        except OSError as error:
-            raise BadImage(self.path, f"damaged or truncated ({error})") from error
+        ask = self.guard.jpeg_size if self.guard else jpeg_size
+        size = ask(self.path, max_pixels=self.max_pixels) if scale * DCT_MARGIN <= 1 / 2 else None
+        if size is None:
+            return resize(
+                [self.pixels], self.size, view_size(self.size, scale)
+            )  # its floats would be four times as much
+        shrink = self.guard.shrink_jpeg if self.guard else shrink_jpeg
+        return to_float(shrink(self.path, view_size(size, scale), max_pixels=self.max_pixels))
 
     def regions(self, boxes: Int[Tensor, "R 4"]) -> Float[Tensor, "R 3 P Q"]:
         """The pixels inside equally sized boxes (left, top, right, bottom), zero outside the image."""
-        return read_regions(lambda box: self._pixels[box.top : box.bottom, box.left : box.right], boxes, self.size)
+        return read_regions(lambda box: self.pixels[box.top : box.bottom, box.left : box.right], boxes, self.size)
 
     @cached_property
-    def _pixels(self) -> np.ndarray:
-        return read_pixels(self.path, max_pixels=self.max_pixels)
-
-    def _open_jpeg(self) -> JpegImageFile | None:
-        """The file if it is a JPEG that may be decoded; otherwise `read_pixels` decodes it or says what is wrong."""
-        try:
-            jpeg = JpegImageFile(self.path)
-        except (SyntaxError, OSError):  # Pillow's answer to another format is a SyntaxError
-            return None
-        return jpeg if math.prod(jpeg.size) <= self.max_pixels else None
-
-
-def _shrink_jpeg(jpeg: JpegImageFile, size: tuple[int, int]) -> np.ndarray:
-    """The upright picture as bytes of `size`, from the smallest cosine-transform cut that is large enough."""
-    with jpeg:
-        height, width = reversed(size) if _lies_on_its_side(jpeg) else size
-        cut = jpeg.draft(None, (int(width * DCT_MARGIN), int(height * DCT_MARGIN)))
-        # A cut has whole pixels: of 1277 columns it makes 639, of which the picture covers 638.5. That is its box.
-        box = cut[1] if cut else None
-        small = jpeg.convert("RGB").resize((width, height), Image.Resampling.BILINEAR, box)
-        return np.array(ImageOps.exif_transpose(small))
-
-
-def _lies_on_its_side(image: Image.Image) -> bool:
-    return image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8)
+    def pixels(self) -> np.ndarray:
+        """The whole picture as `read_pixels` gives it, kept once it has been read."""
+        read = self.guard.read_pixels if self.guard else read_pixels
+        return read(self.path, max_pixels=self.max_pixels)

@@ -15,7 +15,11 @@ from PIL import Image, ImageOps
 from torch import Tensor
 from torchvision.transforms.v2 import functional as v2
 
+from saccade.files import shown
+from saccade.images.bad_image import blaming
 from saccade.images.file import FileImage
+from saccade.images.guarded import Guard
+from saccade.images.memory import MAX_PIXELS
 from saccade.images.pyramid import NotASlideError
 from saccade.images.slide import SlideImage
 from saccade.images.tensor import TensorImage
@@ -24,6 +28,22 @@ Opened = TensorImage | FileImage | SlideImage
 
 
 _INTEGERS = (torch.uint8, torch.uint16, torch.bool)  # whose largest value is white
+
+
+def open_file(
+    path: Path, *, max_pixels: int = MAX_PIXELS, single_file: bool = False, guard: Guard | None = None
+) -> FileImage | SlideImage:
+    """The source for a file, as a slide if it can be read by tiles; `BadImage` if it is no ordinary file at all.
+
+    max_pixels:  refuse larger images that must be decoded whole
+    single_file: open no file but this one, whatever it says: for files of strangers
+    guard:       read in a process that can be killed
+    """
+    with blaming(path):
+        try:
+            return SlideImage(path, single_file=single_file, guard=guard)
+        except NotASlideError:
+            return FileImage(path, max_pixels=max_pixels, guard=guard)
 
 
 @singledispatch
@@ -45,11 +65,8 @@ def open_image(image: object) -> Opened:
 @open_image.register(str)
 def _open_path(path: str | Path) -> Opened:
     if not Path(path).is_file():
-        raise FileNotFoundError(f"no image at {path}: give the path of a file")
-    try:
-        return SlideImage(path)
-    except NotASlideError:
-        return FileImage(path)
+        raise FileNotFoundError(f"no image at {shown(path)}: give the path of a file")
+    return open_file(Path(path))
 
 
 @open_image.register(Tensor)

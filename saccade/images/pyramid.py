@@ -4,24 +4,43 @@ OpenSlide reads the scanners' formats and plain tiled TIFFs, but it does not see
 keeps them) and stumbles over some uncompressed files. tifffile reads those, but takes pages for levels only where all
 shrink by the same factor of 2, 3 or 4; it decodes uncompressed, deflate, packbits and zstd tiles by itself, the other
 compressions where the package `imagecodecs` is installed. So the reader that sees more levels is taken.
+
+Some formats keep a slide in several files and name the others in the first, in any folder (VMS, VMU, MRXS, DICOM,
+Trestle). A file from a stranger is therefore read with `single_file`: TIFFs alone, of scanners that keep all in one.
 """
 
 import math
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import openslide
 import tifffile
 from PIL import Image
 
-from saccade.images.boxes import Box
+from saccade.images.bad_image import require_file
+from saccade.images.formats import is_tiff
+from saccade.images.tiff import find_levels, open_tiff
 
 # Decoded tiles that are kept: candidates overlap, and those of two rows of tiles across 40,000 px find them here.
 KEPT_BYTES = 2**27
 # A tile is decoded whole, whatever part of it is wanted: a small file may hold a huge one.
 MAX_TILE_PX = 2**24
+# A row of a band is read at once: no scanner is a hundredth as wide.
+MAX_SIDE_PX = 2**24
+# OpenSlide's names of the formats that are one TIFF each; "hamamatsu" is NDPI where the file is a TIFF.
+SINGLE_FILE = {"generic-tiff", "aperio", "hamamatsu", "leica", "philips", "ventana"}
+
+
+class Box(NamedTuple):
+    """Pixels of an image, right and bottom exclusive."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
 
 
 class NotASlideError(ValueError):
@@ -40,6 +59,7 @@ class OpenSlidePyramid:
         widths = (self._slide.properties.get(f"openslide.level[{i}].tile-width") for i in range(len(self.sizes)))
         for rows, width in zip(self.tile_rows, widths, strict=True):
             _refuse_huge(rows, int(width or 256))
+        _refuse_absurd(self.sizes)
 
     def read(self, level: int, box: Box) -> np.ndarray:
         """The bytes of a box; OpenSlide places it by whole pixels of level 0, so within half of one of those."""
@@ -55,13 +75,14 @@ class TiffPyramid:
     """The levels of a TIFF's first image through tifffile, tile by tile (or strip by strip)."""
 
     def __init__(self, path: Path):
-        with tifffile.TiffFile(path) as tiff:
-            self._pages = [level.keyframe for level in tiff.series[0].levels]
+        with open_tiff(path) as tiff:
+            self._pages = find_levels(tiff)
             for page in self._pages:
                 _refuse_unreadable(page)
         if not self._pages[0].is_tiled and self._pages[0].chunks[0] >= self._pages[0].imagelength:
             raise NotASlideError("it is stored in one piece, so nothing is saved by reading parts of it")
         self.sizes = tuple((page.imagelength, page.imagewidth) for page in self._pages)
+        _refuse_absurd(self.sizes)
         self.tile_rows = tuple(page.chunks[0] for page in self._pages)
         # A partial over the pages, not a method: a cycle would keep the tiles until the garbage is collected.
         kept = KEPT_BYTES // max(math.prod((*page.chunks[:2], 3)) for page in self._pages)
@@ -102,6 +123,11 @@ def _refuse_huge(rows: int, columns: int) -> None:
         raise NotASlideError(f"its tiles or strips have {rows}×{columns} px, too many to read parts of it")
 
 
+def _refuse_absurd(sizes: Sequence[tuple[int, int]]) -> None:
+    if not all(0 < side <= MAX_SIDE_PX for size in sizes for side in size):
+        raise NotASlideError(f"its levels have {sizes} px: a side may have 1 to {MAX_SIDE_PX}")
+
+
 def _decode_tile(path: Path, pages: Sequence[tifffile.TiffPage], level: int, index: int) -> np.ndarray:
     """Tile `index` of a level as bytes (height, width, 1 or 3), border tiles with their padding."""
     page = pages[level]
@@ -122,14 +148,37 @@ def _paste(tile: np.ndarray, pixels: np.ndarray, left: int, top: int) -> None:
     pixels[y : y + part.shape[0], x : x + part.shape[1]] = part
 
 
-Pyramid = OpenSlidePyramid | TiffPyramid
+@runtime_checkable
+class Pyramid(Protocol):
+    """Levels of one picture, the full image first, of which boxes of bytes can be read."""
+
+    @property
+    def sizes(self) -> tuple[tuple[int, int], ...]:
+        """Height and width of each level."""
+        ...
+
+    @property
+    def tile_rows(self) -> tuple[int, ...]:
+        """Height of the tiles or strips of each level."""
+        ...
+
+    def read(self, level: int, box: Box) -> np.ndarray:
+        """The bytes of a box, H W 3."""
+        ...
 
 
-def open_pyramid(path: Path) -> Pyramid:
-    """The reader that sees the most levels, or a NotASlideError with what each of them said."""
-    scanner = openslide.OpenSlide.detect_format(path) not in (None, "generic-tiff")
+def open_pyramid(path: Path, *, single_file: bool = False) -> OpenSlidePyramid | TiffPyramid:
+    """The reader that sees the most levels, or a NotASlideError with what each of them said.
+
+    single_file: open no file but this one, whatever it says. Formats that need others are refused.
+    """
+    require_file(path)
+    # Asked about anything but a TIFF, OpenSlide looks for the other files of a slide.
+    if single_file and not (is_tiff(path) and path.suffix.lower() != ".mrxs"):
+        raise NotASlideError(f"{path} is no slide that is one TIFF file: open it as an ordinary file")
+    vendor = openslide.OpenSlide.detect_format(path)
     opened, reasons = [], []
-    for reader in (OpenSlidePyramid, TiffPyramid) if scanner else (TiffPyramid, OpenSlidePyramid):
+    for reader in _readers(vendor, single_file=single_file):
         try:
             opened.append(reader(path))
         except Exception as error:  # a damaged file can raise anything here
@@ -137,3 +186,9 @@ def open_pyramid(path: Path) -> Pyramid:
     if not opened:
         raise NotASlideError(f"{path} cannot be read by tiles ({'; '.join(reasons)}): open it as an ordinary file")
     return max(opened, key=lambda pyramid: len(pyramid.sizes))
+
+
+def _readers(vendor: str | None, *, single_file: bool) -> tuple[type[OpenSlidePyramid] | type[TiffPyramid], ...]:
+    if single_file and vendor not in SINGLE_FILE:
+        return (TiffPyramid,)
+    return (TiffPyramid, OpenSlidePyramid) if vendor in (None, "generic-tiff") else (OpenSlidePyramid, TiffPyramid)

@@ -15,13 +15,15 @@ import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from saccade.images.bad_image import BadImage, Fault
 from saccade.images.bands import pieces, resize
-from saccade.images.boxes import Box, read_regions, to_float
-from saccade.images.decode import BadImage
-from saccade.images.pyramid import Pyramid, open_pyramid
+from saccade.images.boxes import read_regions, to_float
+from saccade.images.guarded import Guard
+from saccade.images.pyramid import Box, Pyramid, open_pyramid
 from saccade.images.view import view_size
 
 BAND_PX = 2**22  # read at once: 12 MB of bytes, large beside a tile
+MAX_BAND_PX = 2**26  # and never more than this, however wide a slide and however high its tiles
 MAX_VIEW_PX = 2**27  # 1.6 GB of floats
 
 
@@ -36,21 +38,28 @@ class SlideImage:
     """An `ImageSource` over a slide or tiled pyramid; memory is bounded by `BAND_PX` and one row of tiles.
 
     It travels to other processes as its path, and a forked process opens the file again for itself.
+
+    single_file: open no file but this one, whatever it says: for files of strangers.
+    guard:       read in a process that can be killed.
     """
 
-    def __init__(self, path: str | Path):
-        self.path = Path(path)
-        self._pyramid, self._owner = open_pyramid(self.path), os.getpid()
+    def __init__(self, path: str | Path, *, single_file: bool = False, guard: Guard | None = None):
+        self.path, self.single_file, self.guard = Path(path), single_file, guard
+        self._pyramid, self._owner = self._open(), os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "_pyramid": None, "_owner": None}
+        return {**vars(self), "_pyramid": None, "_owner": None}
+
+    def _open(self) -> Pyramid:
+        opener = self.guard.open_pyramid if self.guard else open_pyramid
+        return opener(self.path, single_file=self.single_file)
 
     @property
     def pyramid(self) -> Pyramid:
         """The open file."""
         # A file handle that a fork shares would be read by two processes from one position.
         if self._pyramid is None or self._owner != os.getpid():
-            self._pyramid, self._owner = open_pyramid(self.path), os.getpid()
+            self._pyramid, self._owner = self._open(), os.getpid()
         return self._pyramid
 
     @property
@@ -66,6 +75,7 @@ class SlideImage:
                 self.path,
                 f"its view at scale {scale:.3g} would have {math.prod(size) / 1e6:,.0f} megapixels, the limit is "
                 f"{MAX_VIEW_PX / 1e6:,.0f}: use a model with a smaller view scale",
+                Fault.LARGE,
             )
         return resize(self._bands(nearest), self.pyramid.sizes[nearest], size)
 
@@ -86,6 +96,8 @@ class SlideImage:
     def _read(self, level: int, box: Box) -> np.ndarray:
         try:
             return self.pyramid.read(level, box)
+        except BadImage:
+            raise
         except Exception as error:  # decoders meet damaged tiles with almost any exception
             raise BadImage(self.path, f"damaged: {box} of level {level} cannot be read ({error})") from error
 
@@ -94,5 +106,7 @@ class SlideImage:
         height, width = self.pyramid.sizes[level]
         tile_rows = self.pyramid.tile_rows[level]
         rows = max(BAND_PX // (width * tile_rows), 1) * tile_rows
+        if rows * width > MAX_BAND_PX:
+            rows = max(MAX_BAND_PX // width, 1)
         for top in range(0, height, rows):
             yield self._read(level, Box(0, top, width, min(top + rows, height)))

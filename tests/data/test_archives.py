@@ -169,12 +169,12 @@ KILLED_HALFWAY = """
 import os, signal, sys
 from pathlib import Path
 from saccade.data import archives
-copy, copied = archives.shutil.copyfileobj, []
+copy, copied = archives._copy, []
 def copy_or_die(*arguments):
     copied.append(copy(*arguments))
     if len(copied) == 7:
         os.kill(os.getpid(), signal.SIGKILL)
-archives.shutil.copyfileobj = copy_or_die
+archives._copy = copy_or_die
 archives.unpack(Path(sys.argv[1]))
 """
 
@@ -194,7 +194,7 @@ def test_an_interrupted_unpacking_cleans_up(tmp_path, flowers, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(archives.shutil, "copyfileobj", interrupt)
+        patch.setattr(archives, "_copy", interrupt)
         with pytest.raises(KeyboardInterrupt):
             unpack(archive)
     assert {path.name for path in tmp_path.iterdir()} == {"flowers", "packed.tar"}
@@ -207,3 +207,38 @@ def test_several_at_once_share_one_result(tmp_path, flowers):
     assert len(folders) == 1
     assert tree(folders.pop()) == tree(flowers)
     assert {path.name for path in tmp_path.iterdir()} == {"flowers", "packed.tar.gz", "packed.tar.gz.unpacked"}
+
+
+@pytest.mark.parametrize("kind", ["w:gz", "w:xz", "zip"])
+def test_an_archive_that_unpacks_to_far_more_than_it_is_is_refused(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(archives, "FREE_BYTES", 10**6)
+    zeros = bytes(20 * 10**6)
+    path = tmp_path / ("bomb.zip" if kind == "zip" else f"bomb.tar.{kind[2:]}")
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("cat/1.png", zeros)
+    else:
+        with tarfile.open(path, kind) as archive:
+            info = member("cat/1.png")
+            info.size = len(zeros)
+            archive.addfile(info, io.BytesIO(zeros))
+    with pytest.raises(DataError, match=r"bomb\..*unpacks to more than 100 times its size.*unpack it yourself"):
+        unpack(path)
+    assert [left.name for left in tmp_path.iterdir()] == [path.name]
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused_whatever_its_ratio(tmp_path, flowers, monkeypatch):
+    archive = Path(shutil.make_archive(str(tmp_path / "packed"), "tar", flowers))
+    monkeypatch.setattr(archives, "MAX_BYTES", 20 * 4096)  # as many as there are images, without their bytes
+    with pytest.raises(DataError, match=r"packed\.tar: unpacks to more than .* GB, which is the limit"):
+        unpack(archive)
+    assert {path.name for path in tmp_path.iterdir()} == {"flowers", "packed.tar"}
+
+
+def test_a_million_empty_files_are_too_much_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(archives, "FREE_BYTES", 10**6)
+    with tarfile.open(tmp_path / "many.tar.gz", "w:gz") as archive:
+        for number in range(2000):
+            archive.addfile(member(f"cat/{number}.png"))
+    with pytest.raises(DataError, match="times its size"):
+        unpack(tmp_path / "many.tar.gz")

@@ -1,0 +1,250 @@
+"""Reading where it can be killed: a process of its own, with limits on its memory and time, decodes for this one.
+
+A decoder is C code that reads bytes of strangers. Here it may hang, fill its memory or crash, and all of that is one
+`BadImage`: the process is ended and the next file gets a new one. It does not import torch, so it starts in a fraction
+of a second, and it hands over pixels in shared memory.
+
+Requests and answers are JSON, and pixels are bytes of a known shape: nothing that comes from there is ever executed.
+Linux only (`SUPPORTED`); elsewhere files are read in the process itself.
+"""
+
+import fcntl
+import json
+import math
+import mmap
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from saccade.images.bad_image import BadImage, Fault, require_file
+from saccade.images.memory import MAX_BYTES, MAX_PIXELS, RGB_BYTES
+from saccade.images.pyramid import Box, NotASlideError
+
+SUPPORTED = sys.platform == "linux"
+START_S = 60  # a busy machine may take its time to start a process
+MESSAGE_BYTES = 2**16
+# What the readers need beside pixels: a few threads and their stacks, the file, a row of tiles.
+ROOM_BYTES = 2**28
+# Shared memory that stays, for pictures up to 44 megapixels.
+KEPT_BYTES = 2**27
+
+_SEALS = 0x0002 | 0x0004  # F_SEAL_SHRINK, F_SEAL_GROW: shared memory that shrinks would end whoever reads it
+
+
+class Limits(NamedTuple):
+    """What one request may take: seconds on the clock and of the processor, and bytes of memory.
+
+    By default the memory is what `memory.check_size` allows for as many pixels as are asked for.
+    """
+
+    wall_s: float = 60.0
+    cpu_s: float = 60.0
+    memory_bytes: int | None = None
+
+    def for_pixels(self, max_pixels: int) -> "Limits":
+        """With the memory as a number."""
+        if self.memory_bytes is not None:
+            return self
+        return self._replace(memory_bytes=max(MAX_BYTES, RGB_BYTES * max_pixels) + ROOM_BYTES)
+
+
+class Guard:
+    """A process that reads images for this one, one request at a time; threads that share it take turns.
+
+    It starts at the first request, again after it was ended, and anew in a forked process. It travels as its limits.
+
+    >>> with Guard(Limits(wall_s=10)) as guard:  # doctest: +SKIP
+    ...     pixels = guard.read_pixels(Path("upload.jpg"), max_pixels=100_000_000)
+    """
+
+    def __init__(self, limits: Limits | None = None):
+        self.limits = limits or Limits()
+        self._turn = threading.Lock()
+        self._worker: _Worker | None = None
+        self._since: float | None = None
+
+    def __reduce__(self):
+        return Guard, (self.limits,)
+
+    def __enter__(self) -> "Guard":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def busy_s(self) -> float:
+        """For how many seconds the present request has been worked on; 0 if there is none."""
+        since = self._since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def close(self) -> None:
+        """End the process now, also from another thread: whoever waits for an answer gets a `BadImage`."""
+        worker, self._worker = self._worker, None
+        if worker and worker.owner == os.getpid():
+            worker.end()
+
+    def read_pixels(self, path: Path, *, max_pixels: int = MAX_PIXELS) -> np.ndarray:
+        """`decode.read_pixels`; whoever allows more pixels than by default allows their memory too."""
+        return self._ask(path, "read_pixels", max_pixels=max_pixels)
+
+    def header_size(self, path: Path) -> tuple[int, int] | None:
+        """`formats.header_size`."""
+        size = self._ask(path, "header_size")
+        return None if size is None else (size[0], size[1])
+
+    def jpeg_size(self, path: Path, *, max_pixels: int = MAX_PIXELS) -> tuple[int, int] | None:
+        """`jpeg.jpeg_size`."""
+        size = self._ask(path, "jpeg_size", max_pixels=max_pixels)
+        return None if size is None else (size[0], size[1])
+
+    def shrink_jpeg(self, path: Path, size: tuple[int, int], *, max_pixels: int = MAX_PIXELS) -> np.ndarray:
+        """`jpeg.shrink_jpeg`."""
+        return self._ask(path, "shrink_jpeg", size=size, max_pixels=max_pixels)
+
+    def open_pyramid(self, path: Path, *, single_file: bool = False) -> "GuardedPyramid":
+        """`pyramid.open_pyramid`; the file is open over there, and opened again if that process had to be ended."""
+        found = self._ask(path, "open_pyramid", single_file=single_file)
+        sizes = tuple((height, width) for height, width in found["sizes"])
+        return GuardedPyramid(self, path, single_file, sizes, tuple(found["tile_rows"]))
+
+    def read_box(self, path: Path, level: int, box: Box, *, single_file: bool) -> np.ndarray:
+        """The bytes of a box of a pyramid."""
+        return self._ask(path, "read_box", level=level, box=box, single_file=single_file)
+
+    def _ask(self, path: Path, job: str, **options: Any) -> Any:
+        require_file(path)
+        limits = self.limits.for_pixels(options.get("max_pixels", MAX_PIXELS))
+        request = {"job": job, "path": os.path.abspath(path), "options": options, "limits": limits}
+        with self._turn:
+            worker = self._worker
+            if worker is None or worker.owner != os.getpid():
+                worker = self._worker = _Worker()
+            self._since = time.monotonic()
+            try:
+                return worker.answer(path, request, limits)
+            except _EndedError as ended:
+                self._worker = None
+                raise BadImage(path, ended.reason, ended.fault) from None
+            finally:
+                self._since = None
+
+
+class GuardedPyramid(NamedTuple):
+    """A `Pyramid` that is open in the process of a guard."""
+
+    guard: Guard
+    path: Path
+    single_file: bool
+    sizes: tuple[tuple[int, int], ...]
+    tile_rows: tuple[int, ...]
+
+    def read(self, level: int, box: Box) -> np.ndarray:
+        """The bytes of a box, H W 3."""
+        return self.guard.read_box(self.path, level, box, single_file=self.single_file)
+
+
+class _EndedError(Exception):
+    """The process is no more: why, in words, and whose fault that is."""
+
+    def __init__(self, reason: str, fault: Fault):
+        super().__init__(reason)
+        self.reason, self.fault = reason, fault
+
+
+class _Worker:
+    """The process and the socket to it."""
+
+    def __init__(self):
+        self.owner = os.getpid()
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            # -P: a folder of images is no place to import from. Its library's complaints would quote files.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "saccade.images.guarded_worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "MALLOC_ARENA_MAX": "2"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C is for the one who asked
+            )
+        self._socket.settimeout(START_S)
+        message, descriptors = self._receive()
+        if message == b"ready":
+            self._kept = _map(descriptors[0], KEPT_BYTES)
+        else:
+            self.end()
+            raise RuntimeError(
+                f"the process that reads images did not start: `{sys.executable} -m saccade.images.guarded_worker 0` "
+                "shows why"
+            )
+
+    def end(self) -> int:
+        """Kill it, and say how it ended: the signal as a negative number."""
+        self._process.kill()
+        code = self._process.wait()
+        self._socket.close()
+        return code
+
+    def answer(self, path: Path, request: dict[str, Any], limits: Limits) -> Any:
+        self._socket.settimeout(limits.wall_s)
+        try:
+            self._socket.send(json.dumps(request).encode())
+            message, descriptors = self._receive()
+        except TimeoutError:
+            self.end()
+            raise _EndedError(f"reading it took longer than {limits.wall_s:g} s and was stopped", Fault.SLOW) from None
+        except OSError:  # it is gone, or `close` was called meanwhile
+            message, descriptors = b"", []
+        if not message:
+            raise _EndedError(*_explain_end(self._wait(), limits))
+        return self._unpack(path, json.loads(message), descriptors)
+
+    def _unpack(self, path: Path, answer: dict[str, Any], descriptors: list[int]) -> Any:
+        if "not_a_slide" in answer:
+            raise NotASlideError(answer["not_a_slide"])
+        if "bad" in answer:
+            raise BadImage(path, answer["bad"]["reason"], Fault(answer["bad"]["fault"]))
+        if "pixels" not in answer:
+            return answer["value"]
+        shape, dtype = answer["pixels"]["shape"], np.dtype(answer["pixels"]["dtype"])
+        count = math.prod(shape)
+        if descriptors:
+            return np.frombuffer(_map(descriptors[0], count * dtype.itemsize), dtype).reshape(shape)
+        return np.frombuffer(self._kept, dtype, count).reshape(shape).copy()
+
+    def _wait(self) -> int:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=1)
+        return self._process.returncode or self.end()
+
+    def _receive(self) -> tuple[bytes, list[int]]:
+        message, descriptors, _, _ = socket.recv_fds(self._socket, MESSAGE_BYTES, 1)
+        return message, descriptors
+
+
+def _explain_end(code: int, limits: Limits) -> tuple[str, Fault]:
+    if code in (-signal.SIGXCPU, -signal.SIGALRM):
+        return f"reading it took longer than {limits.cpu_s:g} s and was stopped", Fault.SLOW
+    name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return f"damaged: its reader ended ({name}) while reading it", Fault.DAMAGED
+
+
+def _map(descriptor: int, size: int) -> mmap.mmap:
+    try:
+        sealed = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS == _SEALS  # type: ignore[attr-defined]
+        if not sealed or os.fstat(descriptor).st_size != size:
+            raise RuntimeError(f"the process that reads images announced {size} bytes and sent others")
+        return mmap.mmap(descriptor, size)
+    finally:
+        os.close(descriptor)

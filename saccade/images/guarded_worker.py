@@ -1,0 +1,151 @@
+"""The other side of `guarded`: reads images within limits, request by request, until the socket is closed."""
+
+import fcntl
+import json
+import math
+import mmap
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import AvifImagePlugin, Image
+
+from saccade.images.bad_image import BadImage, blaming
+from saccade.images.decode import read_pixels
+from saccade.images.formats import header_size
+from saccade.images.guarded import KEPT_BYTES, MESSAGE_BYTES, Limits
+from saccade.images.jpeg import jpeg_size, shrink_jpeg
+from saccade.images.pyramid import Box, NotASlideError, open_pyramid
+
+GRACE_S = 5  # after which it ends itself, if the one who asked is no more
+
+_SEAL_ALL_BUT_WRITING = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW
+
+
+class Shared:
+    """Arrays in memory that is shared with another process; the last one made is the one to hand over.
+
+    Most lie in one block that stays: fresh shared memory costs a third of decoding a JPEG into it, used memory and a
+    copy on the other side a twentieth. Larger arrays have a block of their own, which the other side keeps.
+    """
+
+    def __init__(self):
+        self.kept, self._memory = _new_block(KEPT_BYTES)
+        self._own: int | None = None
+        self._array: np.ndarray | None = None
+
+    def allocate(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """As `np.empty`, but that the array before is lost."""
+        self.drop()
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        memory = self._memory
+        if size > KEPT_BYTES:
+            self._own, memory = _new_block(size)
+        self._array = np.frombuffer(memory, dtype, count=math.prod(shape)).reshape(shape)
+        return self._array
+
+    def hand_over(self, pixels: np.ndarray) -> list[int]:
+        """The block of `pixels`, which are copied if they lie elsewhere; none where it is the one that stays."""
+        if pixels is not self._array:
+            self.allocate(pixels.shape, pixels.dtype)[:] = pixels
+        return [] if self._own is None else [self._own]
+
+    def drop(self) -> None:
+        """Let go of an array's own memory; whoever has got it keeps it."""
+        if self._own is not None:
+            os.close(self._own)
+        self._own = self._array = None
+
+
+def _new_block(size: int) -> tuple[int, mmap.mmap]:
+    descriptor = os.memfd_create("pixels", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, size)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEAL_ALL_BUT_WRITING)  # type: ignore[attr-defined]
+    return descriptor, mmap.mmap(descriptor, size)
+
+
+# Of the few slides people look at in turn; a file that changed in between is another one.
+@lru_cache(maxsize=4)
+def _pyramid(path: Path, single_file: bool, changed_ns: int):
+    return open_pyramid(path, single_file=single_file)
+
+
+def _open(path: Path, single_file: bool):
+    return _pyramid(path, single_file, path.stat().st_mtime_ns)
+
+
+def _describe_pyramid(path: Path, shared: Shared, single_file: bool) -> dict[str, Any]:
+    found = _open(path, single_file)
+    return {"sizes": found.sizes, "tile_rows": found.tile_rows}
+
+
+def _read_box(path: Path, shared: Shared, level: int, box: list[int], single_file: bool) -> np.ndarray:
+    return _open(path, single_file).read(level, Box(*box))
+
+
+JOBS: dict[str, Callable[..., Any]] = {
+    "read_pixels": lambda path, shared, max_pixels: read_pixels(path, max_pixels=max_pixels, allocate=shared.allocate),
+    "header_size": lambda path, shared: header_size(path),
+    "jpeg_size": lambda path, shared, max_pixels: jpeg_size(path, max_pixels=max_pixels),
+    "shrink_jpeg": lambda path, shared, size, max_pixels: shrink_jpeg(path, size, max_pixels=max_pixels),
+    "open_pyramid": _describe_pyramid,
+    "read_box": _read_box,
+}
+
+
+def do(request: dict[str, Any], shared: Shared) -> dict[str, Any] | np.ndarray:
+    """What a request asks for, or what is wrong with its file."""
+    path = Path(request["path"])
+    try:
+        with blaming(path):
+            try:
+                found = JOBS[request["job"]](path, shared, **request["options"])
+            except NotASlideError as error:
+                return {"not_a_slide": str(error)[: MESSAGE_BYTES // 8]}
+        return found if isinstance(found, np.ndarray) else {"value": found}
+    except BadImage as error:
+        return {"bad": {"reason": error.reason[: MESSAGE_BYTES // 8], "fault": error.fault}}
+
+
+def limit(limits: Limits, base_bytes: int) -> None:
+    """From now on: so much memory above what the process began with, so much time."""
+    assert limits.memory_bytes is not None
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    used_s = usage.ru_utime + usage.ru_stime
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used_s + limits.cpu_s), resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_AS, (base_bytes + limits.memory_bytes, resource.RLIM_INFINITY))
+    signal.setitimer(signal.ITIMER_REAL, limits.wall_s + GRACE_S)
+
+
+def main() -> None:
+    """Answer requests on the socket whose number is the first argument."""
+    AvifImagePlugin.DEFAULT_MAX_THREADS = 2  # one per core would take their stacks out of the memory's limit
+    Image.init()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    shared = Shared()
+    base_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    with socket.socket(fileno=int(sys.argv[1])) as asker:
+        socket.send_fds(asker, [b"ready"], [shared.kept])
+        while message := asker.recv(MESSAGE_BYTES):
+            request = json.loads(message)
+            limit(Limits(*request["limits"]), base_bytes)
+            answer = do(request, shared)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            if isinstance(answer, np.ndarray):
+                about = {"pixels": {"shape": answer.shape, "dtype": answer.dtype.name}}
+                socket.send_fds(asker, [json.dumps(about).encode()], shared.hand_over(answer))
+                del answer
+                shared.drop()
+            else:
+                asker.send(json.dumps(answer).encode())
+
+
+if __name__ == "__main__":
+    main()
