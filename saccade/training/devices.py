@@ -3,6 +3,7 @@
 import logging
 import warnings
 
+import torch
 from lightning.fabric import Fabric
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from timm.layers.norm_act import convert_sync_batchnorm
@@ -16,6 +17,8 @@ def make_fabric(recipe: Recipe) -> Fabric:
     """A Fabric as the recipe says; its `launch` starts the other processes."""
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")
+    # With it, gradients of weights that a step uses twice would be summed in half precision.
+    torch.set_autocast_cache_enabled(False)
     try:
         return Fabric(
             accelerator=recipe.accelerator,
