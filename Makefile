@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: test test-slow lint types parts demo benchmarks clean
+.PHONY: test test-slow lint types parts demo benchmarks fuzz clean
 
 test: lint types
 	$(BIN)/pytest
@@ -23,7 +23,7 @@ types: $(READY)
 parts: $(READY)
 	$(BIN)/python -c 'from saccade.cli.part_help import write_page; print(write_page(), end="")' > docs/parts.md
 
-# Patch selection against a CNN on the low-resolution view, on generated street scenes; goes on where it was stopped.
+# Patch selection against a CNN on the low-resolution view, on generated street scenes; resumes where it was stopped.
 demo: $(READY)
 	$(BIN)/saccade train signs/perturbed
 	$(BIN)/saccade train signs/cnn
@@ -32,6 +32,11 @@ demo: $(READY)
 benchmarks: $(READY)
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
 	$(BIN)/saccade reproduce speed
+
+# Mutated images through every reader, for as long as it takes; the default tests do a few hundred.
+SEED ?= 1
+fuzz: $(READY)
+	$(BIN)/python -W ignore tests/hostile/fuzz.py --count 20000 --seed $(SEED)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

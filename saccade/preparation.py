@@ -25,7 +25,7 @@ class Preparation:
     Args:
         resize: height and width every image is resized to; without it each keeps its size
         crop: height and width of the center that is then cut out (in training by an augmentation, from anywhere)
-        max_pixels: refuse larger images that must be decoded whole (default: 300 million)
+        max_pixels: refuse larger images that must be decoded whole (default: 268 million)
         stream: read only the view and the patches of an image, for slides and tiled pyramids too large to decode
     """
 

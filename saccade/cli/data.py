@@ -12,7 +12,7 @@ def _add_check_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("path", type=Path, help="a folder, a .csv or .tsv table, or an archive")
     parser.add_argument("--seed", type=NonNegativeInt, default=0, help="for splits that are drawn (default: 0)")
     parser.add_argument("--workers", type=PositiveInt, help="files decoded at once (default: one per core)")
-    parser.add_argument("--max-pixels", type=PositiveInt, help="refuse larger images (default: 300 million)")
+    parser.add_argument("--max-pixels", type=PositiveInt, help="refuse larger images (default: 268 million)")
     parser.add_argument("--cache", type=Path, help="where to unpack an archive (default: beside it)")
 
 

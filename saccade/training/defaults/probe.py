@@ -6,13 +6,13 @@ import urllib.request
 from http.client import HTTPException
 from pathlib import Path
 
-import tifffile
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from saccade.data.folders_and_tables import SLIDE_SUFFIXES
 from saccade.data.records import DataError, Records
 from saccade.images.decode import open_lazily
+from saccade.images.formats import SLIDE_SUFFIXES
 from saccade.images.pyramid import open_pyramid
+from saccade.images.tiff import open_tiff
 
 TIMEOUT_S = 2.0
 
@@ -62,7 +62,7 @@ def _lies_on_its_side(image: Image.Image) -> bool:
 
 def _tiff_size(path: Path) -> tuple[int, int] | None:
     try:
-        with tifffile.TiffFile(path) as file:
+        with open_tiff(path) as file:
             return file.pages.first.imagelength, file.pages.first.imagewidth
     except Exception:  # damaged files can raise anything here
         return None
