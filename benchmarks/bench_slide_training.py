@@ -29,7 +29,7 @@ def read_slides(folder: Path) -> ImageDataset:
     """The data set of the pyramids in `folder`."""
     classes = tuple(CLASSES.values())
     records = (Record(path, label, "train") for path, label in zip(sorted(folder.glob("*.tif")), classes, strict=True))
-    return ImageDataset(Records(folder, classes, tuple(records)), stream=True)
+    return ImageDataset(Records(folder, classes, tuple(records)), preparation=Preparation(stream=True))
 
 
 def make_model() -> PatchSelectionModel:
@@ -72,11 +72,11 @@ STEPS = {"label-free": learn_detail, "training": learn, "evaluation": answer}
 
 
 def prepare(name: str, folder: Path) -> Callable[[], None]:
-    """The step, from files to gradients. For training the scorer has learnt a little, as it has after a warm-up."""
+    """The step, from files to gradients. For training the scorer has learnt a little, as it has after label-free steps."""
     dataset = read_slides(folder)
     model = make_model()
     if name == "training":
-        optimizer = torch.optim.Adam(model.scorer.parameters(), 3e-3)
+        optimizer = torch.optim.Adam(model.get_submodule("scorer").parameters(), 3e-3)
         for _ in range(WARM_UPS):
             optimizer.zero_grad()
             learn_detail(model, collate_sources([dataset[number] for number in range(BATCH)], scale=SCALE))

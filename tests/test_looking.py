@@ -130,6 +130,8 @@ def test_a_picture_is_as_large_as_it_is_ever_shown():
     small, large = (torch.randint(256, (3, 30, side), dtype=torch.uint8) for side in (40, 3 * SHOWN_PX))
     np.testing.assert_array_equal(make_picture(small), small.permute(1, 2, 0))
     assert make_picture(large).shape == make_picture(open_image(large)).shape == (10, SHOWN_PX, 3)
+
+
 def test_of_more_proposals_than_are_looked_at_only_those_that_are_count():
     """As in training of NTS-Net."""
     scores = torch.tensor([[0.1, 0.9, 0.5, 0.7]])

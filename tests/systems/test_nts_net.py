@@ -125,7 +125,7 @@ def test_a_gradient_step_lets_the_better_part_lead():
     ranking_loss(before, losses).backward()
     with torch.no_grad():
         for parameter in model.scorer.parameters():
-            parameter -= 1e-2 * parameter.grad
+            parameter.sub_(parameter.grad, alpha=1e-2)
         after = model.eval()(image).raw_scores.gather(1, out.selection.index)
     lead = [values[0, 1] - values[0, [0, 2, 3]].mean() for values in (before.detach(), after)]
     assert lead[1] > lead[0]

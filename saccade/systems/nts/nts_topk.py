@@ -24,6 +24,7 @@ class NTSTopK(Trunk):
     """NTS-Net's anchors on any stride-32 backbone, chosen by any selection that fills K slots.
 
     >>> import torch
+    >>> from saccade import ModelConfig
     >>> config = ModelConfig(
     ...     system="nts_topk", num_classes=8, image_size=(224, 224), view={"scale": 1}, extraction={"patch": 64},
     ...     features={"name": "backbone", "model": "resnet18"}, aggregation={"name": "mean"},
