@@ -20,6 +20,7 @@ from saccade.config import ModelConfig
 from saccade.data.dataset import Batch, ImageDataset, collate_sources
 from saccade.data.records import Record, Records
 from saccade.model import PatchSelectionModel
+from saccade.preparation import Preparation
 from saccade.training.label_free import label_free_loss, missing_detail
 
 BATCH, SCALE, SIGMA, WARM_UPS = 2, 1 / 16, 0.01, 3
@@ -72,7 +73,7 @@ STEPS = {"label-free": learn_detail, "training": learn, "evaluation": answer}
 
 
 def prepare(name: str, folder: Path) -> Callable[[], None]:
-    """The step, from files to gradients. For training the scorer has learnt a little, as it has after label-free steps."""
+    """The step, from files to gradients. For training the scorer has learnt a little, as after label-free steps."""
     dataset = read_slides(folder)
     model = make_model()
     if name == "training":
