@@ -1,9 +1,12 @@
 """`ModelConfig` → model, whichever system it names; and the same from a folder."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from saccade.config import ModelConfig
-from saccade.registry import import_parts, parts
+from saccade.config import ModelConfig, Stages
+from saccade.extraction import Extraction
+from saccade.images import View
+from saccade.registry import build, build_one, check_spec, import_parts, parts
 from saccade.system import System, read_config
 
 
@@ -16,6 +19,19 @@ def build_model(config: ModelConfig) -> System:
     return _system(config).from_config(config)
 
 
+def check_parts(stages: Stages, imports: Sequence[str] = ()) -> None:
+    """Refuse what `build_model` would refuse whatever the images are, before any is read."""
+    import_parts(imports)
+    _find_system(stages.system)
+    build_one("view", View, stages.view)
+    check_spec("features", stages.features)
+    if stages.system == "patch_selection":
+        build_one("extraction", Extraction, stages.extraction)
+        build("selection", stages.selection)
+        for stage in ("scorer", "aggregation", "prediction"):
+            check_spec(stage, getattr(stages, stage))
+
+
 def load_model(folder: str | Path) -> System:
     """The model in `folder`, of whichever system, in evaluation mode."""
     return _system(read_config(folder)).from_pretrained(folder)
@@ -23,7 +39,11 @@ def load_model(folder: str | Path) -> System:
 
 def _system(config: ModelConfig) -> type[System]:
     import_parts(config.imports)
+    return _find_system(config.system)
+
+
+def _find_system(name: str) -> type[System]:
     systems = parts("system")
-    if config.system not in systems:
-        raise ValueError(f"unknown system {config.system!r}: expected one of {', '.join(systems)}")
-    return systems[config.system]
+    if name not in systems:
+        raise ValueError(f"unknown system {name!r}: expected one of {', '.join(systems)}")
+    return systems[name]

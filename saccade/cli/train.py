@@ -128,9 +128,10 @@ def train(words: Sequence[str]) -> int:
 
 def choose_recipe(typed: Typed, console: "Console") -> tuple["Recipe", "Records | None"]:
     """On one's own data: what was not given is chosen from the images, and told with the reason."""
+    from saccade.building import check_parts
     from saccade.runs import RunFolder
     from saccade.training.batches import open_records
-    from saccade.training.defaults import check_given, flatten, propose, sample_sizes
+    from saccade.training.defaults import flatten, propose, sample_sizes
     from saccade.training.recipe import load_recipe, parse_given, parse_recipe
 
     given, here, run = parse_given(typed.flags), f"--data.path={typed.source}", RunFolder(typed.out)
@@ -141,7 +142,7 @@ def choose_recipe(typed: Typed, console: "Console") -> tuple["Recipe", "Records 
         flags = [_as_flag(key, value) for key, value in flatten(given).items()]
         return load_recipe(run.recipe_file, [*flags, here] if moved else flags), None
     recipe = parse_recipe([here, *typed.flags])
-    check_given(recipe)
+    check_parts(recipe.model, recipe.imports)
     records = open_records(recipe.data, seed=recipe.seed)
     choices = propose(records, seen=sample_sizes(records), given=given)
     for choice in choices:

@@ -14,7 +14,7 @@ import torch
 from lightning.fabric import Fabric, seed_everything
 from rich.console import Console
 
-from saccade.building import build_model
+from saccade.building import build_model, check_parts
 from saccade.config import ModelConfig
 from saccade.data.dataset import ImageDataset, batch_of_one
 from saccade.data.loading import load_as_given, source_name
@@ -44,6 +44,7 @@ def train(
     """
     files, console = folder if isinstance(folder, RunFolder) else RunFolder(folder), console or Console()
     recipe.check_together()
+    check_parts(recipe.model, recipe.imports)
     check_folder(files, recipe)
     if files.finished:
         console.print(f"{files.path} is finished; give another folder to train again", soft_wrap=True)

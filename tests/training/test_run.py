@@ -19,13 +19,14 @@ from tiny import make_spots, tiny_recipe
 from tiny_fit import CrashError, at_step, crash, make_parts
 
 from saccade.building import load_model
+from saccade.config import Stages
 from saccade.data import loading
 from saccade.evaluation import measure
 from saccade.runs import RunFolder, run_folder
 from saccade.training import loop
 from saccade.training.interrupts import Stopped
 from saccade.training.phases import Training
-from saccade.training.recipe import dump_recipe
+from saccade.training.recipe import DataOptions, Recipe, dump_recipe
 from saccade.training.run import train
 
 TOTAL = 16
@@ -338,3 +339,12 @@ def test_sigkill_from_the_command_line(spots, undisturbed, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "resuming at step 5" in done.stdout
     assert_same_run(tmp_path / "run", undisturbed)
+
+
+@pytest.mark.parametrize("stage", ["selection", "features", "aggregation"])
+def test_a_wrong_part_is_refused_before_any_image_is_made(tmp_path, stage):
+    data = DataOptions(path=str(tmp_path / "signs"), generate={"name": "signs", "count": 40})
+    recipe = Recipe(data=data, model=Stages(**{stage: {"name": "nothing"}}))
+    with pytest.raises(ValueError, match=f"unknown {stage} 'nothing'"):
+        train(recipe, tmp_path / "run")
+    assert not list(tmp_path.iterdir())
