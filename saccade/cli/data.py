@@ -34,7 +34,7 @@ def check_data(args: Namespace) -> int:
 
 def _add_make_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("name", type=str, help="signs, billiard, megapixel-mnist or megapixel-mnist-images")
-    parser.add_argument("out", type=Path, help="the folder to write; a run that was stopped goes on where it was")
+    parser.add_argument("out", type=Path, help="the folder to write; what was stopped resumes where it was")
     parser.add_argument("--count", type=PositiveInt, help="number of images")
     parser.add_argument("--size", type=PositiveInt, nargs="+", help="height and width in pixels, or one for both")
     parser.add_argument("--seed", type=NonNegativeInt, default=0, help="another seed, other images (default: 0)")

@@ -1,7 +1,7 @@
 """Making a data set: the same bytes for the same seed, whatever the number of processes and interruptions.
 
 A generator makes item `index` from (seed, index) alone. Every file is written beside its place and then moved there,
-so a file that exists is whole, and an item is done when all its files exist: a run that was killed goes on with the
+so a file that exists is whole, and an item is done when all its files exist: a run that was killed resumes with the
 items that are missing. `generator.json` keeps the settings: a folder made with others is refused; only the number of
 items may grow.
 """

@@ -32,7 +32,7 @@ def _labels_file(folder: Path) -> Path:
 
 def _refuse_canvases(path: Path) -> Records:
     raise DataError(
-        f"{path}: canvases of Megapixel MNIST, which are drawn when they are read and are no image files; "
+        f"{path}: canvases of Megapixel MNIST, which are drawn when they are read and are not image files; "
         'open them with saccade.data.megapixel_mnist.MegapixelMNIST(path, "train"), or make them as pictures with '
         "`saccade data make megapixel-mnist-images`"
     )
