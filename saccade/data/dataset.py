@@ -34,7 +34,7 @@ from saccade.data.records import DataError, Record, Records
 from saccade.data.sample import Sample, SampleCache
 from saccade.images import BadImage, ImageSource, Sources, open_file
 from saccade.images.decode import read_pixels
-from saccade.images.memory import MAX_PIXELS
+from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.preparation import Preparation
 
 log = logging.getLogger(__name__)

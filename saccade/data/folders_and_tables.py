@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from saccade.data.records import SPLIT_NAMES, UNSPLIT, Box, DataError, Record, Records, sort_labels
-from saccade.images.formats import IMAGE_SUFFIXES
+from saccade.images.image_formats import IMAGE_SUFFIXES
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 

@@ -29,8 +29,8 @@ from saccade.data.records import SPLITS, Record, Records
 from saccade.files import shown
 from saccade.images.bad_image import BadImage, blaming
 from saccade.images.decode import read_pixels
+from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.images.guarded import SUPPORTED, Guard
-from saccade.images.memory import MAX_PIXELS
 from saccade.images.pyramid import NotASlideError
 from saccade.images.slide import SlideImage
 

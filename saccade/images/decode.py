@@ -19,8 +19,8 @@ import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from saccade.images.bad_image import BadImage, blaming
-from saccade.images.formats import is_tiff, open_lazily, without_pillow_limit
-from saccade.images.memory import MAX_PIXELS, check_cost
+from saccade.images.decoding_cost import MAX_PIXELS, check_cost
+from saccade.images.image_formats import is_tiff, open_lazily, without_pillow_limit
 from saccade.images.tiff import read_tiff
 
 BAND_PX = 2**20  # converted at once

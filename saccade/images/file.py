@@ -15,9 +15,9 @@ from torch import Tensor
 from saccade.images.bands import resize
 from saccade.images.boxes import read_regions, to_float
 from saccade.images.decode import read_pixels
+from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.images.guarded import Guard
 from saccade.images.jpeg import DCT_MARGIN, jpeg_size, shrink_jpeg
-from saccade.images.memory import MAX_PIXELS
 from saccade.images.view import view_size
 
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from saccade.images.bad_image import BadImage, Fault, require_file
-from saccade.images.memory import MAX_BYTES, MAX_PIXELS, RGB_BYTES
+from saccade.images.decoding_cost import MAX_BYTES, MAX_PIXELS, RGB_BYTES
 from saccade.images.pyramid import Box, NotASlideError
 
 SUPPORTED = sys.platform == "linux"

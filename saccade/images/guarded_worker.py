@@ -19,8 +19,8 @@ from PIL import AvifImagePlugin, Image
 
 from saccade.images.bad_image import BadImage, blaming
 from saccade.images.decode import read_pixels
-from saccade.images.formats import header_size
 from saccade.images.guarded import KEPT_BYTES, MESSAGE_BYTES, Limits
+from saccade.images.image_formats import header_size
 from saccade.images.jpeg import jpeg_size, shrink_jpeg
 from saccade.images.pyramid import Box, NotASlideError, open_pyramid
 

@@ -17,9 +17,9 @@ from torchvision.transforms.v2 import functional as v2
 
 from saccade.files import shown
 from saccade.images.bad_image import blaming
+from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.images.file import FileImage
 from saccade.images.guarded import Guard
-from saccade.images.memory import MAX_PIXELS
 from saccade.images.pyramid import NotASlideError
 from saccade.images.slide import SlideImage
 from saccade.images.tensor import TensorImage

@@ -10,8 +10,8 @@ import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
 from saccade.images.bad_image import BadImage, blaming
-from saccade.images.formats import open_lazily
-from saccade.images.memory import check_cost
+from saccade.images.decoding_cost import check_cost
+from saccade.images.image_formats import open_lazily
 
 # A cut at the view's own size rings and aliases: a mean error of 2 gray levels on street scenes, below 1 with this.
 DCT_MARGIN = 1.5

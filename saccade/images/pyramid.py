@@ -21,7 +21,7 @@ import tifffile
 from PIL import Image
 
 from saccade.images.bad_image import require_file
-from saccade.images.formats import is_tiff
+from saccade.images.image_formats import is_tiff
 from saccade.images.tiff import find_levels, open_tiff
 
 # Decoded tiles that are kept: candidates overlap, and those of two rows of tiles across 40,000 px find them here.

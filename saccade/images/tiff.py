@@ -13,7 +13,7 @@ import numpy as np
 import tifffile
 
 from saccade.images.bad_image import BadImage, Fault, require_file
-from saccade.images.memory import check_size
+from saccade.images.decoding_cost import check_size
 
 # It tells of damage by quoting the file; whoever wants to hear that sets up logging for it.
 logging.getLogger("tifffile").addHandler(logging.NullHandler())

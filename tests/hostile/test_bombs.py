@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from saccade.images.formats import open_lazily
+from saccade.images.decoding_cost import peak_bytes
+from saccade.images.image_formats import open_lazily
 from saccade.images.jpeg_scans import count_scans
-from saccade.images.memory import peak_bytes
 from tests.hostile.bombs import BOMBS, LARGE_BOMBS, jpeg_of_many_scans
 
 READ_ALONE = [sys.executable, str(Path(__file__).with_name("read_alone.py"))]

@@ -10,7 +10,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 
 from saccade.data.records import DataError, Records
 from saccade.images.decode import open_lazily
-from saccade.images.formats import SLIDE_SUFFIXES
+from saccade.images.image_formats import SLIDE_SUFFIXES
 from saccade.images.pyramid import open_pyramid
 from saccade.images.tiff import open_tiff
 
