@@ -1,7 +1,7 @@
 """Parts of models by name, one registry for all stages: those of this package, and anyone's own.
 
     @register("selection", "mine")
-    class MyTopK(Selector, nn.Module): ...
+    class MyTopK(nn.Module, Selector): ...
 
 `{"name": "mine", "k": 5}` then stands for it in a recipe, in a `ModelConfig` and in a saved model's `config.json`. The
 recipe's key `imports` names the modules in which such parts are. This module imports no torch.

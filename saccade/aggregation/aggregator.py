@@ -11,7 +11,7 @@ from saccade.selection import Candidates, Selection, Selector
 
 @runtime_checkable
 class Aggregator(Protocol):
-    """Features of the slots B K D → pooled B `width`. A class that derives from this has the values below by default.
+    """Features of the slots B K D → pooled B `width`. Who derives from this, after `nn.Module`, has these values.
 
     width:         of what it gives.
     needs_cells:   whether it knows a position for each cell of a grid, so that there must be one.

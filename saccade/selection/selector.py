@@ -12,7 +12,7 @@ from saccade.selection.selection import Selection
 
 @runtime_checkable
 class Selector(Protocol):
-    """scores B N → `Selection`. A class that derives from this has the values below unless it says otherwise.
+    """scores B N → `Selection`. A class that derives from this, after `nn.Module`, has the values below by default.
 
     k:            how many slots it fills; None: one for every candidate.
     sigma:        the noise it draws, which training lets fall to zero; None if it has none to change.
