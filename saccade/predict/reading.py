@@ -18,8 +18,8 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
 
-from saccade.images import FileImage, ImageSource, NotASlideError, SlideImage, TensorImage, open_image
-from saccade.images.decode import MAX_PIXELS, BadImage, open_lazily, read_pixels
+from saccade.images import FileImage, ImageSource, SlideImage, TensorImage, open_file, open_image
+from saccade.images.decode import MAX_PIXELS, open_lazily, read_pixels
 from saccade.looking import make_picture
 from saccade.preparation import Preparation, Size
 
@@ -53,13 +53,15 @@ class ReadImage(NamedTuple):
 class Reader(NamedTuple):
     """image → `ReadImage`; it can be sent to other processes.
 
-    by_parts: the model can read parts of an image.
-    picture:  people will want to see the whole image, too.
+    by_parts:    the model can read parts of an image.
+    picture:     people will want to see the whole image, too.
+    single_file: no file but the image's own is opened, whatever it says: for files of strangers.
     """
 
     preparation: Preparation = Preparation()
     by_parts: bool = True
     picture: bool = False
+    single_file: bool = False
 
     @property
     def max_pixels(self) -> int:
@@ -73,15 +75,12 @@ class Reader(NamedTuple):
         return image if isinstance(image, Source) else open_image(image)
 
     def _open_file(self, path: Path) -> FileImage | SlideImage:
-        if not path.is_file():
-            raise BadImage(path, "a folder, expected an image file" if path.is_dir() else "no such file")
-        try:
-            slide = SlideImage(path)
-        except NotASlideError:
-            return FileImage(path, max_pixels=self.max_pixels)
+        source = open_file(path, max_pixels=self.max_pixels, single_file=self.single_file)
+        if isinstance(source, FileImage):
+            return source
         # Any TIFF in strips opens as a slide; a small one without levels is decoded as training decodes it.
-        large = len(slide.pyramid.sizes) > 1 or math.prod(slide.size) > LARGE_PX
-        return slide if large or self.preparation.stream else FileImage(path, max_pixels=self.max_pixels)
+        large = len(source.pyramid.sizes) > 1 or math.prod(source.size) > LARGE_PX
+        return source if large or self.preparation.stream else FileImage(path, max_pixels=self.max_pixels)
 
     def __call__(self, image: AnyImage) -> ReadImage:
         """Read `image`, or the part of it that must be read now; a file that cannot be read raises `BadImage`."""

@@ -19,7 +19,8 @@ def examine(predictor: Predictor, path: Path, limits: Limits) -> Kept:
     """Everything a request asks of the worker; an HTTPException that says why it fails."""
     try:
         tiles = open_tiles(path, limits)
-        return Kept(tiles, predictor(path, crops=True), path)
+        source = predictor.reader._replace(single_file=True).open(path)
+        return Kept(tiles, predictor(source, crops=True), path)
     except BadImage as error:
         raise _refuse(error) from error
     except (ValueError, OSError) as error:  # an image that this model cannot take, such as one smaller than its view
@@ -53,7 +54,7 @@ def open_tiles(path: Path, limits: Limits) -> Tiles:
 
 def _open_pyramid(path: Path) -> SlideImage | None:
     try:
-        slide = SlideImage(path)
+        slide = SlideImage(path, single_file=True)  # uploads are files of strangers
     except NotASlideError:
         return None
     # Without a coarser level the view would need every pixel anyway.
