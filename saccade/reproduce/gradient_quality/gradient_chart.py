@@ -16,7 +16,7 @@ from saccade.report.plots import SEVERAL, style
 from saccade.reproduce.gradient_quality.gradient_study import SCORES, Quality, Study
 
 
-class Look(NamedTuple):
+class LineStyle(NamedTuple):
     """How a gradient's line looks; dashes and markers tell them apart without colors."""
 
     color: str
@@ -24,12 +24,12 @@ class Look(NamedTuple):
     marker: str
 
 
-LOOKS = {
-    "conditional": Look(SEVERAL[0], "-", "o"),
-    "score": Look(SEVERAL[1], "-", "s"),
-    "diagonal": Look(SEVERAL[3], "-", "^"),
-    "Sinkhorn": Look(SEVERAL[2], "--", ""),
-    "straight-through": Look(SEVERAL[6], ":", ""),
+LINES = {
+    "conditional": LineStyle(SEVERAL[0], "-", "o"),
+    "score": LineStyle(SEVERAL[1], "-", "s"),
+    "diagonal": LineStyle(SEVERAL[3], "-", "^"),
+    "Sinkhorn": LineStyle(SEVERAL[2], "--", ""),
+    "straight-through": LineStyle(SEVERAL[6], ":", ""),
 }
 CAPTION = (
     "Against the exact gradient of E[⟨G, Y⟩], Y the top-{k} of s + σZ among {candidates} candidates, for G as a "
@@ -67,7 +67,7 @@ def draw_gradients(table: Sequence[Quality], study: Study) -> Figure:
 
 
 def _column(cosine: Axes, variance: Axes, rows: Sequence[Quality], sweep: str) -> None:
-    for name, look in LOOKS.items():
+    for name, look in LINES.items():
         own = sorted((row for row in rows if row.gradient == name), key=lambda row: getattr(row, sweep))
         line = {"label": name, "color": look.color, "ls": look.dashes, "marker": look.marker, "ms": 4, "lw": 1.6}
         if not own[0].draws and sweep == "draws":

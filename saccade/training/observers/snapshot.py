@@ -26,8 +26,8 @@ class Places(NamedTuple):
 class Snapshot(NamedTuple):
     """The health of a run at one validation; NaN where something does not apply or is not known.
 
-    progress:   share of the steps after the warm-up that are done.
-    favorite:  the class that most images are said to be; favorite_share the share of them.
+    progress:   share of the steps with labels that are done.
+    favorite:   the class that most images are said to be; favorite_share the share of them.
     skill:      balanced accuracy from guessing (0) to all right (1); luck is how far guesses get, twice its deviation.
     prior_loss: the loss of an answer that knows how frequent each class is and nothing else.
     agreement:  take a chosen patch: the share of images that look at that place too; by_chance that of random choices.

@@ -7,7 +7,7 @@ from PIL import Image
 
 from saccade.cli import main
 from saccade.reproduce.gradient_quality import gradient_study
-from saccade.reproduce.gradient_quality.gradient_chart import LOOKS, draw_gradients
+from saccade.reproduce.gradient_quality.gradient_chart import LINES, draw_gradients
 from saccade.reproduce.gradient_quality.gradient_study import NOISY, TUNED, Quality, Study, gradient_quality, write_csv
 
 TINY = Study(
@@ -83,10 +83,10 @@ def test_the_picture_shows_every_number(table):
     assert all(a.get_xscale() == "log" for a in axes[:8])
     assert all(a.get_yscale() == "log" for a in variances)
     for panel in cosines:
-        assert {line.get_label() for line in panel.lines} == set(LOOKS)
+        assert {line.get_label() for line in panel.lines} == set(LINES)
     for panel in variances:
         assert len(panel.lines) == len(NOISY)
-    line = next(line for line in variances[1].lines if line.get_color() == LOOKS["score"].color)
+    line = next(line for line in variances[1].lines if line.get_color() == LINES["score"].color)
     assert list(line.get_ydata()) == [pick(table, "score", draws, scores="peaked").variance for draws in TINY.draws]
 
 
