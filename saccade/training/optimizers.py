@@ -51,8 +51,8 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Optimizer:
 
 
 def _group(model: nn.Module) -> dict[GroupName, list[nn.Parameter]]:
-    scorer = getattr(model, "scorer", None)
-    scoring = {id(parameter) for parameter in scorer.parameters()} if isinstance(scorer, nn.Module) else set()
+    scorer = dict(model.named_children()).get("scorer")
+    scoring = {id(parameter) for parameter in scorer.parameters()} if scorer is not None else set()
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     return {
         "scorer": [parameter for parameter in trained if id(parameter) in scoring],
