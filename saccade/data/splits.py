@@ -15,6 +15,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import chain, repeat
+from typing import Literal
 
 import numpy as np
 
@@ -77,13 +78,13 @@ def _draw_groups(records: Records, source: str, shares: Mapping[str, float], *, 
     return records._replace(records=tuple(moved))
 
 
-def parted_groups(records: Records) -> dict[str, tuple[str, ...]]:
-    """The groups that lie in several splits, with the splits."""
-    splits = defaultdict(set)
+def parted_groups(records: Records, kind: Literal["split", "fold"] = "split") -> dict[str, tuple[str, ...]]:
+    """The groups that lie in several splits, or folds, with these."""
+    places = defaultdict(set)
     for record in records.records:
         if record.group:
-            splits[record.group].add(record.split)
-    return {group: tuple(sorted(found)) for group, found in splits.items() if len(found) > 1}
+            places[record.group].add(getattr(record, kind))
+    return {group: tuple(sorted(found)) for group, found in places.items() if len(found) > 1}
 
 
 def _parted(records: Records) -> list[str]:
