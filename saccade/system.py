@@ -175,9 +175,3 @@ def build_features(config: ModelConfig, patch: tuple[int, int]) -> Any:
     """The feature network that `config` names, for patches of `patch` (height, width) pixels."""
     context = {"patch": patch, "image_channels": config.channels}
     return build("features", config.features, config.input_channels, **context)
-
-
-def refuse_glance(config: ModelConfig) -> None:
-    """For systems that would leave it unsaid that they do not look at the whole image."""
-    if config.extraction.get("glance"):
-        raise ValueError(f"the system {config.system} has no glance at the whole image: remove extraction.glance")
