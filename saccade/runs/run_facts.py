@@ -4,6 +4,7 @@ schema               version of the run folder's files
 seed, command        of the run, and `saccade`, `python`, `versions` of the packages
 commit, hardware, threads    "a then b" if the run was resumed with other code or on another machine
 parameters           how many the model has
+frozen               what the heads of a frozen start answer on images they never saw, and what was taken of it
 phases               [{"name": …, "from": step, "to": step}, …], the parts of the training one after the other
 began, finished      points in time; a run without the second one can be resumed
 seconds_of_training  over all the times the run was resumed
@@ -73,6 +74,10 @@ class Facts:
                 **self.known,
             }
         )
+
+    def note(self, **facts: Any) -> None:
+        """What became known on the way."""
+        self._add(facts)
 
     def start_clock(self) -> None:
         """Training begins, or is resumed."""

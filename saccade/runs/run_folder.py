@@ -5,6 +5,7 @@
     RUN/best, RUN/last  models for `load_model`          RUN/checkpoints   what the run needs to resume
     RUN/evaluation      what the best model says of each image (SPLIT.csv), and how good that is (SPLIT.json)
     RUN/panels          how the selection sharpened      RUN/warnings.csv  what the collapse watch found
+    RUN/frozen          the models of a frozen start: blind to the validation images, and seeing them
     RUN/report.html     all of it to look at             RUN/.lock         held by the process that trains there
 
 Whoever wants something of a run asks here; no other module knows a file's name or what is in it.
@@ -48,6 +49,8 @@ class RunFolder:
         self.best = self.path / "best"
         self.last = self.path / "last"
         self.checkpoints = self.path / "checkpoints"
+        self.frozen_blind = self.path / "frozen" / "blind"
+        self.frozen_seeing = self.path / "frozen" / "seeing"
         self._evaluation = self.path / "evaluation"
         self._panels = self.path / "panels"
         self._lock_file = self.path / ".lock"
@@ -93,7 +96,7 @@ class RunFolder:
 
     def _holds_nothing(self) -> bool:
         # Without run.json there was no run, and a recipe.yaml is what somebody wrote.
-        kept = (self.checkpoints, self.best, self.last, self._evaluation)
+        kept = (self.checkpoints, self.best, self.last, self._evaluation, self.frozen_blind)
         return self.facts_file.is_file() and not any(path.exists() for path in kept)
 
     def claim(self, recipe: str) -> None:
@@ -183,6 +186,12 @@ class RunFolder:
     def open_warnings(self, *, step: int = 0) -> WarningsTable:
         """The table to add to, with what was found up to `step`: the rest will be found again."""
         return WarningsTable(self.warnings_file, step=step, writes=self.writes)
+
+    def keep_seeing(self) -> None:
+        """The best model is the frozen start, and from now on the one whose heads saw the validation images too."""
+        if self.writes:
+            for file in self.frozen_seeing.iterdir():
+                write_whole(self.best / file.name, file.read_bytes())
 
     # ---- evaluations of the best model
 

@@ -62,20 +62,23 @@ class BestModel:
     """Keeps the best model and the last one.
 
     best_by: the number of the validation that says which is the best; None takes the last one.
+    answers_at_once: the model answers before its first step, so that training must make it better.
     """
 
-    def __init__(self, files: RunFolder, best_by: str | None):
+    def __init__(self, files: RunFolder, best_by: str | None, *, answers_at_once: bool = False):
         self.files = files
         self.best_by = best_by
+        self.answers_at_once = answers_at_once
         self.best: float | None = None
+        self.step = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """The best value so far."""
-        return {"best": self.best}
+        """The best value so far, and after how many labeled steps it was reached."""
+        return {"best": self.best, "step": self.step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """The best value of the run that is resumed."""
-        self.best = state_dict["best"]
+        """Those of the run that is resumed."""
+        self.best, self.step = state_dict["best"], state_dict["step"]
 
     def keep(self, model: System, labeled_step: int, measures: Mapping[str, float]) -> None:
         """Write the model of a validation as the last one, and as the best one if it is."""
@@ -83,8 +86,10 @@ class BestModel:
         # Weights that are lost still answer something, and may be right by chance.
         sound = math.isfinite(value) and math.isfinite(measures["loss"])
         # Of equals the later one: a few validation images are soon all answered right, long before training has ended.
-        if labeled_step > 0 and sound and (self.best is None or value >= self.best):
-            self.best = value
+        # But not instead of a model that was right before any of them was learnt.
+        better = self.best is None or value > self.best or (value == self.best and self.step > 0)
+        if (labeled_step > 0 or self.answers_at_once) and sound and better:
+            self.best, self.step = value, labeled_step
             self._write(model, self.files.best)
         self._write(model, self.files.last)
 

@@ -36,12 +36,13 @@ def fit(
     files: RunFolder,
     facts: Facts,
     console: Console,
-) -> None:
+) -> BestModel:
     """Train from where the run folder is to the last step; raises `Stopped` if somebody asks to stop."""
     model, recipe, plan = learner.model, learner.recipe, learner.plan
     module, fabric_optimizer = fabric.setup(learner, make_optimizer(model, recipe))
     optimizer, precision = fabric_optimizer.optimizer, fabric.strategy.precision
-    best, watch = BestModel(files, None if recipe.final else recipe.best_by), CollapseWatch(files, learner)
+    best = BestModel(files, None if recipe.final else recipe.best_by, answers_at_once=recipe.training.frozen)
+    watch = CollapseWatch(files, learner)
     parts = {"model": model, "optimizer": optimizer, "precision": precision, "best": best, "watch": watch}
     first = resume(files.checkpoints, parts)
     if first:
@@ -67,6 +68,8 @@ def fit(
 
     batches = training_loader(data["train"], recipe, first=first, rank=fabric.global_rank, world=fabric.world_size)
     with stop.listening(), closing(log), progress.training(learner, first):
+        if recipe.training.frozen and first == 0:
+            validate(0)
         for step, batch in enumerate(batches, first):
             progress.before(step)
             panels.before(step)
@@ -93,6 +96,7 @@ def fit(
                 save(done)
             if stops:
                 raise Stopped(f"stopped at step {done}")
+    return best
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:

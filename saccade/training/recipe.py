@@ -169,6 +169,11 @@ class Recipe:
                 f"batch is {self.batch}: expected a multiple of {processes}, one share for each of {self.devices} "
                 f"devices on {self.nodes} nodes, such as {math.ceil(self.batch / processes) * processes}"
             )
+        if self.final and self.training.frozen:
+            raise ValueError(
+                "final is true and training.frozen too, which asks the validation images what the model is made of: leave "
+                "final out, its heads see them in the end"
+            )
         phases, selection = [span.phase for span in self.plan.spans], self.model.selection
         soft = selection.get("name") == "perturbed" and not selection.get("discrete", True)
         if soft and phases[-1].sigma == "to_zero":

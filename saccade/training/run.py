@@ -27,6 +27,7 @@ from saccade.training.batches import open_records, open_split, with_validation
 from saccade.training.devices import make_fabric, share_norms
 from saccade.training.evaluations import run_through, save_evaluation
 from saccade.training.folder import check_folder
+from saccade.training.frozen import begin_frozen
 from saccade.training.learner import Learner
 from saccade.training.loop import fit
 from saccade.training.observers import Progress
@@ -76,9 +77,11 @@ def _train_in(
     )
     facts.start_clock()
     try:
+        if recipe.training.frozen:
+            learner = begin_frozen(files, fabric, learner, data, facts, console)
         if fabric.world_size > 1 and fabric.device.type == "cuda":
             learner.model = share_norms(learner.model)
-        fit(fabric, learner, data, files, facts, console)
+        kept = fit(fabric, learner, data, files, facts, console)
     finally:
         facts.count_seconds()
     fabric.barrier()  # the best model is on the disk
@@ -88,10 +91,13 @@ def _train_in(
             "another folder with a lower optimizer.lr, a longer schedule.warm_up, optimizer.clip_norm 1, or precision "
             "32-true"
         )
-    best = files.load_best()
     for split in ("val", "test"):
         if split in data:
+            best = files.load_best()
             _show_accuracy(_evaluate(files, fabric, best, data[split], split, recipe, console), console)
+        if split == "val" and recipe.training.frozen and kept.step == 0:
+            console.print("no step of training made it better: the heads that saw the validation images too are kept")
+            files.keep_seeing()
     facts.finish()
 
 
@@ -212,5 +218,5 @@ def _evaluate(
 ) -> dict[str, Any]:
     torch.manual_seed(recipe.seed)  # a soft selection draws its noise in evaluation, too
     fabric.to_device(model.to(memory_format=torch.channels_last))
-    evaluated = run_through(fabric, model, dataset, recipe, showing=Progress(console).testing)
+    evaluated = run_through(fabric, model, dataset, recipe, showing=Progress(console).going_through)
     return save_evaluation(evaluated, model, dataset, files, name, accelerator=recipe.accelerator)

@@ -33,6 +33,8 @@ from saccade.data.records import Records
 from saccade.features.cells import CellAttention
 from saccade.system import System
 from saccade.training.frozen.heads import (
+    LABEL_FREE_PASSES,
+    PASSES,
     BagHead,
     Bags,
     CrossFitted,
@@ -52,11 +54,12 @@ BagLoss = Callable[[BagHead, Float[Tensor, "B K D r c"], Int[Tensor, " B"]], Ten
 
 
 class Answer(NamedTuple):
-    """What heads say of images that they never saw, and the log-loss of each with all classes weighing alike."""
+    """What heads say of images that they never saw: the log-loss of each with all classes weighing alike, accuracy."""
 
     name: str
     logits: Float[Tensor, "n L"]
     losses: Float[Tensor, " n"]
+    accuracy: float
 
     @property
     def loss(self) -> float:
@@ -80,16 +83,18 @@ class FrozenStart(NamedTuple):
 class Judge:
     """Labels and parts of all images, those of the validation split first: what answers are judged by."""
 
-    def __init__(self, records: Records, seed: int):
-        val, train = records.split("val").records, records.split("train").records
-        self.part = torch.tensor([0] * len(val) + [1 + part for part in deal(train, [1 / PARTS] * PARTS, seed=seed)])
-        self.label = torch.tensor([records.classes.index(record.label) for record in (*val, *train)])
-        self.classes = len(records.classes)
+    def __init__(self, val: Records, train: Records, seed: int):
+        parts = deal(train.records, [1 / PARTS] * PARTS, seed=seed)
+        self.part = torch.tensor([0] * len(val.records) + [1 + part for part in parts])
+        everything = (*val.records, *train.records)
+        self.label = torch.tensor([train.classes.index(record.label) for record in everything])
+        self.classes = len(train.classes)
         self.weight = class_weight(self.label, self.classes)[self.label]
 
     def judge(self, name: str, logits: Float[Tensor, "n L"]) -> Answer:
         """An answer by the logits of all images."""
-        return Answer(name, logits, F.cross_entropy(logits, self.label, reduction="none") * self.weight)
+        losses = F.cross_entropy(logits, self.label, reduction="none") * self.weight
+        return Answer(name, logits, losses, (logits.argmax(dim=1) == self.label).float().mean().item())
 
     def out_of_fold(self, heads: CrossFitted[Any], ask: Callable[[Any, int], Tensor]) -> list[Tensor]:
         """What the head that never saw it says of each image, given by its place."""
@@ -102,21 +107,21 @@ class Judge:
         return [members for members in classes if members]
 
 
-def fit_frozen(config: ModelConfig, records: Records, *, seed: int, batches: Batches) -> FrozenStart:
+def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, batches: Batches) -> FrozenStart:
     """Fit heads for the model of `config`, made of the parts of `saccade train DATA --weights FILE`.
 
-    batches: images one by one, those of the validation split first, each time it is called, with what is done to them
+    batches: the images of `val` and then of `train` one by one, each time it is called with what is looked at
     """
     torch.manual_seed(seed)
     model: Any = build_model(config).eval().requires_grad_(False)
-    judge = Judge(records, seed)
+    judge = Judge(val, train, seed)
     views = _see_views(model, batches("views"))
     standard = Standard.of(torch.cat([cells[0].flatten(1).T[::EVERY].float() for cells in views.cells]))
 
-    def teach(attention: CellAttention, bags: Bags, loss: BagLoss) -> CrossFitted[BagHead]:
+    def teach(attention: CellAttention, bags: Bags, loss: BagLoss, passes: int = PASSES) -> CrossFitted[BagHead]:
         def fit(places: Int[Tensor, " m"]) -> BagHead:
             head = BagHead(deepcopy(attention).requires_grad_(True), judge.classes)
-            return fit_bag(head, bags, standard, loss, judge.classes_among(places), seed=seed)
+            return fit_bag(head, bags, standard, loss, judge.classes_among(places), passes=passes, seed=seed)
 
         return cross_fit(fit, judge.part)
 
@@ -141,7 +146,9 @@ def fit_frozen(config: ModelConfig, records: Records, *, seed: int, batches: Bat
     both = judge.judge("glance and search", by_glance.logits + by_search.logits)
     view = min((by_glance, by_search, both), key=lambda answer: answer.loss)
     # Where the view as a whole says most, what is to be found is not what the search found.
-    where = teach(model.scorer.attention, views.cells, by_detail) if view is by_glance else search
+    where = search
+    if view is by_glance:
+        where = teach(model.scorer.attention, views.cells, by_detail, LABEL_FREE_PASSES)
     scores = judge.out_of_fold(
         where, lambda head, place: head.attention(standardize(views.cells[place : place + 1], standard)[:, 0]).scores
     )

@@ -26,6 +26,7 @@ Head = TypeVar("Head", bound=nn.Module)
 DECAY = 1e-2  # of the glance: λ ‖W‖² on features of unit variance
 LR, WEIGHT_DECAY, BATCH = 3e-3, 1e-2, 8
 PASSES, FEWEST_STEPS, MOST_STEPS = 6, 200, 1500
+LABEL_FREE_PASSES = 18  # nothing is learnt by heart without labels
 
 
 class CrossFitted(NamedTuple, Generic[Head]):
@@ -121,11 +122,12 @@ def fit_bag(
     loss: Callable[[BagHead, Float[Tensor, "B K D r c"], Int[Tensor, " B"]], Tensor],
     groups: Sequence[Sequence[int]],
     *,
+    passes: int = PASSES,
     seed: int,
 ) -> BagHead:
     """Teach a head by `loss` of bags and their places; `groups` (places, a class each) are dealt evenly."""
     count = sum(map(len, groups))
-    steps = min(max(PASSES * count // BATCH, FEWEST_STEPS), MOST_STEPS)
+    steps = min(max(passes * count // BATCH, FEWEST_STEPS * passes // PASSES), MOST_STEPS)
     optimizer = torch.optim.AdamW(head.parameters(), lr=LR, weight_decay=WEIGHT_DECAY)
     rate = torch.optim.lr_scheduler.OneCycleLR(optimizer, LR, total_steps=steps, pct_start=0.1)
     head.train()
