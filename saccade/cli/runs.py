@@ -38,6 +38,7 @@ def _add_evaluate_arguments(parser: ArgumentParser) -> None:
         choices=("soft", "discrete"),
         help="how patches are chosen, for the selections perturbed and sinkhorn (default: as the recipe says)",
     )
+    parser.add_argument("--positive", type=str, help="the class whose average precision and AUROC are told")
 
 
 def evaluate(args: Namespace) -> int:
@@ -49,7 +50,8 @@ def evaluate(args: Namespace) -> int:
 
     keep_freed_memory()
     console = Console()
-    summary = run(args.run, split=args.split, data=args.data, selection=args.selection, console=console)
+    options = {"split": args.split, "selection": args.selection, "positive": args.positive}
+    summary = run(args.run, data=args.data, console=console, **options)
     console.print(numbers_table(summary))
     return 0
 

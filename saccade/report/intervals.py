@@ -56,15 +56,16 @@ def mean(values: Float[np.ndarray, " n"], *, seed: int = 0) -> Estimate:
 
 
 def average_precision(
-    probability: Float[np.ndarray, "n L"], label: Int[np.ndarray, " n"], *, seed: int = 0
+    probability: Float[np.ndarray, "n L"], label: Int[np.ndarray, " n"], *, positive: int | None = None, seed: int = 0
 ) -> Estimate:
-    """Area under precision against recall, in the mean over the classes that have images.
+    """Area under precision against recall of the class `positive`, or in the mean over the classes that have images.
 
     Nothing can be said of the interval if it is perfect: every bootstrap is perfect too.
     """
     draws = int(np.clip(_BUDGET // probability.size, 200, DRAWS))
     times = np.concatenate([np.ones((1, len(label))), _draw_within_classes(label, draws, seed)])  # 1+draws n
-    areas = [_areas(probability[:, number], label == number, times) for number in np.unique(label)]
+    classes = np.unique(label) if positive is None else [positive]
+    areas = [_areas(probability[:, number], label == number, times) for number in classes]
     value, *drawn = np.mean(areas, axis=0)
     return Estimate(float(value), *(map(float, np.quantile(drawn, (0.025, 0.975))) if value < 1 else ()))
 

@@ -39,7 +39,7 @@ def write_page(folder: RunFolder | Path | str, out: Path | None = None) -> Path:
     """Write the report of the run in `folder` to `out` (default: into the folder) and return its path."""
     run = (folder if isinstance(folder, RunFolder) else RunFolder(folder)).read()
     table = run.predictions.get(run.split or "")
-    numbers = headline(table) if table else []
+    numbers = headline(table, run.positive) if table else []
     model, trouble = _load(run) if table else (None, None)
     return write_rendered(
         out or run.folder.report_file,

@@ -63,7 +63,7 @@ def read_predictions(path: Path) -> PredictionTable:
     """The table in a CSV file."""
     rows = list(read_rows(path))
     columns = [name for name in (rows[0] if rows else ()) if name and name.startswith(PROBABILITY)]
-    classes = tuple(_readable(name.removeprefix(PROBABILITY)) for name in columns)
+    classes = tuple(readable(name.removeprefix(PROBABILITY)) for name in columns)
     if rows and (missing := sorted({"image", "label", "predicted", "confidence"} - rows[0].keys())):
         raise ValueError(f"{path}: no column {', '.join(missing)}; run `saccade evaluate` again")
     return PredictionTable(classes, tuple(_read_row(row, columns) for row in rows))
@@ -74,8 +74,8 @@ def _read_row(row: dict[str, str | None], columns: Sequence[str]) -> PredictionR
     confidence, hit, overlap, entropy = (number(row.get(name)) for name in COLUMNS[3:7])
     return PredictionRow(
         image,
-        _readable(label),
-        _readable(predicted),
+        readable(label),
+        readable(predicted),
         confidence,
         hit,
         overlap,
@@ -90,6 +90,6 @@ def _box(text: str) -> tuple[int, int, int, int]:
     return left, top, right, bottom
 
 
-def _readable(label: str) -> str:
+def readable(label: str) -> str:
     """A label that can be drawn: bytes of a folder's name that are not UTF-8 are spelled out."""
     return label.encode(errors="backslashreplace").decode()

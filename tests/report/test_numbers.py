@@ -2,7 +2,9 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
+from torchmetrics.functional.classification import binary_average_precision
 
 from saccade.evaluation import wilson_interval
 from saccade.report.numbers import amount, cost, headline, interval, numbers_table, percent
@@ -19,6 +21,17 @@ def test_the_headline_is_what_the_evaluation_measured(made_run):
     assert found["accuracy"][1:] == wilson_interval(sum(row.label == row.predicted for row in rows), len(rows))
     for estimate in found.values():
         assert estimate.low <= estimate.value <= estimate.high
+
+
+def test_the_average_precision_is_that_of_the_positive_class(made_run):
+    table = RunFolder(made_run).read().predictions["test"]
+    found = {name: headline(table, name)[2] for name in table.classes}
+    for place, (name, told) in enumerate(found.items()):
+        label = torch.tensor([row.label == name for row in table.rows]).long()
+        score = torch.tensor([row.probabilities[place] for row in table.rows])
+        assert told.estimate.value == pytest.approx(float(binary_average_precision(score, label)), abs=1e-6)
+        assert told.meaning == f"area under precision against recall of the class {name}"
+    assert found["across"].estimate.value != found["along"].estimate.value
 
 
 def test_without_boxes_nothing_is_said_of_hits(made_run):
