@@ -20,7 +20,6 @@ SHARES = ("balanced_accuracy", "f1", "average_precision", "auroc", "hit_rate", "
 # Numbers of evaluation/<split>.json that are told without an interval.
 MEASURED = {
     "f1": "F1 in the mean over classes",
-    "auroc": "area under the ROC curve{of}",
     "calibration_error": "by how much confidence and accuracy differ",
     "mutual_overlap": "of two chosen patches is common to both (IoU)",
 }
@@ -66,6 +65,9 @@ def headline(table: PredictionTable, positive: str | None = None) -> list[Number
         probability = np.array([row.probabilities for row in table.rows])
         estimate = intervals.average_precision(probability, label, positive=told)
         numbers.append(Number("average precision", estimate, f"area under precision against recall{_of(positive)}"))
+        if len(set(label.tolist())) > 1:
+            estimate = intervals.auroc(probability, label, positive=told)
+            numbers.append(Number("auroc", estimate, f"area under the ROC curve{_of(positive)}"))
     looked = {
         "hit rate": ([row.hit for row in table.rows], "of the boxes of an image are shown by a chosen patch"),
         "overlap": ([row.overlap for row in table.rows], "of a box is seen in the patch that shows it best"),
@@ -84,7 +86,7 @@ def _of(positive: str | None) -> str:
 def measured(run: Run) -> list[Number]:
     """What else the evaluation wrote down."""
     return [
-        Number(name.replace("_", " "), Estimate(run.evaluation[name]), meaning.format(of=_of(run.positive)))
+        Number(name.replace("_", " "), Estimate(run.evaluation[name]), meaning)
         for name, meaning in MEASURED.items()
         if name in run.evaluation
     ]

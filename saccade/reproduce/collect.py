@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from saccade.reproduce.jobs import Job, Request, essence, make_job, run_name, state
+from saccade.reproduce.jobs import Job, Request, essence, make_job, run_name
 from saccade.reproduce.table_types import Row
 from saccade.runs import RunFolder
 from saccade.runs.run_contents import MEAN_OVER_CLASSES, Run
@@ -80,7 +80,7 @@ def _runs(request: Request, row: Row) -> Iterator[Result]:
     seeds = [path.name.removeprefix(begin) for path in request.runs.glob(f"{glob.escape(begin)}*") if path.is_dir()]
     for seed in (int(name) for name in seeds if name.isdecimal()):
         job = job_of(request, row, seed)
-        if state(job) == "finished":
+        if job.state() == "finished":
             run = RunFolder(job.folder).read()
             steps, accuracy = run.series("val/accuracy")
             curve = tuple(zip((int(step) for step in steps), map(float, accuracy), strict=True))

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,16 +42,19 @@ class PredictionTable(NamedTuple):
     rows: tuple[PredictionRow, ...]
 
 
-def format_predictions(table: PredictionTable) -> str:
-    """The table as CSV. Probabilities have all their digits: sure answers keep their order."""
+def format_predictions(table: PredictionTable, more: Mapping[str, Sequence[str]] | None = None) -> str:
+    """The table as CSV, `more` columns first. Probabilities have all their digits: sure answers keep their order."""
+    more = more or {}
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*COLUMNS, *(f"{PROBABILITY}{name}" for name in table.classes)))
-    for row in table.rows:
+    writer.writerow((*more, *COLUMNS, *(f"{PROBABILITY}{name}" for name in table.classes)))
+    for row, *first in zip(table.rows, *more.values(), strict=True):
         looks = [_cell(value, 6) for value in (row.hit, row.overlap, row.entropy)]
         shares = [_cell(value, 17) for value in row.probabilities]
         boxes = ";".join(" ".join(map(str, box)) for box in row.boxes)  # as in the tables that people write
-        writer.writerow((row.image, row.label, row.predicted, _cell(row.confidence, 17), *looks, boxes, *shares))
+        writer.writerow(
+            (*first, row.image, row.label, row.predicted, _cell(row.confidence, 17), *looks, boxes, *shares)
+        )
     return text.getvalue()
 
 

@@ -15,7 +15,7 @@ def test_the_headline_is_what_the_evaluation_measured(made_run):
     run = RunFolder(made_run).read()
     found = {number.name: number.estimate for number in headline(run.predictions["test"])}
     measured = run.evaluations["test"]
-    for name in ("accuracy", "balanced accuracy", "average precision", "hit rate", "overlap"):
+    for name in ("accuracy", "balanced accuracy", "average precision", "auroc", "hit rate", "overlap"):
         assert found[name].value == pytest.approx(measured[name.replace(" ", "_")], abs=1e-6), name
     rows = run.predictions["test"].rows
     assert found["accuracy"][1:] == wilson_interval(sum(row.label == row.predicted for row in rows), len(rows))
@@ -37,7 +37,12 @@ def test_the_average_precision_is_that_of_the_positive_class(made_run):
 def test_without_boxes_nothing_is_said_of_hits(made_run):
     answers = RunFolder(made_run).read().predictions["test"]
     blind = answers._replace(rows=tuple(row._replace(hit=np.nan, overlap=np.nan) for row in answers.rows))
-    assert [number.name for number in headline(blind)] == ["accuracy", "balanced accuracy", "average precision"]
+    assert [number.name for number in headline(blind)] == [
+        "accuracy",
+        "balanced accuracy",
+        "average precision",
+        "auroc",
+    ]
 
 
 def test_what_it_took(made_run):
