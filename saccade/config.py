@@ -52,6 +52,7 @@ class ModelConfig(Stages):
                 interpolated.
     channels:   the image's own, without positions.
     classes:    their names, in the order of the logits; empty where nobody named them.
+    positive:   the class whose average precision and AUROC are told; None where it is their mean over classes.
     imports:    modules in which parts that this package does not have register themselves.
     """
 
@@ -59,6 +60,7 @@ class ModelConfig(Stages):
     image_size: tuple[int, int]
     channels: int = 3
     classes: tuple[str, ...] = ()
+    positive: str | None = None
     imports: tuple[str, ...] = ()
 
     @property

@@ -22,10 +22,11 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "One line per image: label, probabilities, boxes in pixels of the file with their scores, size, milliseconds; "
         "or the error, and exit code 1 at the end."
     )
-    parser.add_argument("run", type=Path, help="a run folder, or a folder written by save_pretrained")
+    parser.add_argument("run", type=Path, help="a run folder, one of folds too, or a folder written by save_pretrained")
     parser.add_argument(
         "images", type=str, nargs="+", help="images, folders, patterns ('photos/*.jpg'), .txt files that list images"
     )
+    parser.add_argument("--fold", type=str, help="of a run in folds, ask one model (default: the mean of all)")
     parser.add_argument("--out", type=Path, help="a .jsonl or .csv file (default: JSON lines on standard output)")
     parser.add_argument("--overlay", type=Path, help="folder for pictures of where the model looked, one per image")
     parser.add_argument("--crops", type=Path, help="folder for the patches it looked at, a folder per image")
@@ -78,7 +79,8 @@ def _predict(args: Namespace, form: Any, total: int) -> int:
     from saccade.predict.line_file import Progress, Writer, resume
     from saccade.predict.pictures import Album
 
-    predictor = Predictor(args.run, device=args.device, compile=args.compile, max_pixels=args.max_pixels)
+    options = {"device": args.device, "compile": args.compile, "max_pixels": args.max_pixels}
+    predictor = Predictor(args.run, fold=args.fold, **options)
     album = Album(common_folder(args.images), args.overlay, args.crops) if args.overlay or args.crops else None
     images, before = find_images(args.images), Progress()
     with _open(args.out) as file:

@@ -117,7 +117,7 @@ def _reproduce(request: "Request", jobs: Sequence["Job"], at_once: int, console:
     from saccade.reproduce.data_sets import make_data
     from saccade.reproduce.figures import draw_all
     from saccade.reproduce.results import write_results
-    from saccade.reproduce.runner import run_jobs
+    from saccade.training.side_by_side import run_jobs
 
     def keep() -> None:
         if results := collect(request):
@@ -188,10 +188,10 @@ def _list_tables(console: "Console") -> int:
 
 
 def _list_jobs(jobs: Sequence["Job"], done: Collection[tuple[str, int]], told: str, console: "Console") -> int:
-    from saccade.reproduce.jobs import shell_lines, state
+    from saccade.reproduce.jobs import shell_lines
 
     for job in jobs:
-        now = told if (job.row.name, job.seed) in done else state(job)
+        now = told if (job.row.name, job.seed) in done else job.state()
         lines = [f"{job.name} ({now}; paper: {job.row.paper})", *shell_lines(job)]
         console.print("\n    ".join(lines), soft_wrap=True, highlight=False, markup=False)
     return 0

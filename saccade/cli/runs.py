@@ -26,7 +26,7 @@ def show_recipes(args: Namespace) -> int:
 
 
 def _add_evaluate_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, help="a run folder, as `saccade train` made it")
+    parser.add_argument("run", type=Path, help="a run folder, one of folds too, as `saccade train` made it")
     parser.add_argument("--data", type=Path, help="other images than those of the run: a folder, table or archive")
     parser.add_argument(
         "--split",
@@ -38,19 +38,32 @@ def _add_evaluate_arguments(parser: ArgumentParser) -> None:
         choices=("soft", "discrete"),
         help="how patches are chosen, for the selections perturbed and sinkhorn (default: as the recipe says)",
     )
+    parser.add_argument("--positive", type=str, help="the class whose average precision and AUROC are told")
 
 
 def evaluate(args: Namespace) -> int:
     """Say how good the best model of a run is on a split."""
     from rich.console import Console
 
+    from saccade.report.fold_numbers import folds_table, spread_table, sum_up
     from saccade.report.numbers import numbers_table
+    from saccade.runs import FoldFolder
+    from saccade.training.folds import join_again
     from saccade.training.run import evaluate as run
 
     keep_freed_memory()
     console = Console()
-    summary = run(args.run, split=args.split, data=args.data, selection=args.selection, console=console)
-    console.print(numbers_table(summary))
+    options = {"split": args.split, "data": args.data, "selection": args.selection, "positive": args.positive}
+    folds = FoldFolder(args.run)
+    if not folds.is_folds:
+        console.print(numbers_table(run(args.run, console=console, **options)))
+        return 0
+    summaries = {name: run(each.path, console=console, **options) for name, each in folds.runs().items()}
+    if any(value is not None for name, value in options.items() if name != "positive"):
+        console.print(spread_table(summaries))
+        return 0
+    join_again(folds)
+    console.print(folds_table(sum_up(folds)))
     return 0
 
 

@@ -8,6 +8,7 @@ import argparse
 import json
 import textwrap
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -108,12 +109,15 @@ def train(words: Sequence[str]) -> int:
 
     from saccade.report import write_report
     from saccade.runs import RunFolder
+    from saccade.training.folds import read_source, wants_folds
     from saccade.training.interrupts import Stopped
     from saccade.training.recipe import load_recipe
     from saccade.training.run import train as run
 
     keep_freed_memory()
     console = Console()
+    if wants_folds(read_source(typed.source, typed.flags).data):
+        return _train_folds(typed, console)
     recipe, records = (load_recipe(path, typed.flags), None) if path else choose_recipe(typed, console)
     files = RunFolder(typed.out)
     complete = files.finished and files.report_file.is_file()
@@ -124,6 +128,21 @@ def train(words: Sequence[str]) -> int:
         return 130
     if files.writes and not complete:
         console.print(f"report: {write_report(files).absolute().as_uri()}", soft_wrap=True)
+    return 0
+
+
+def _train_folds(typed: Typed, console: "Console") -> int:
+    """One run for each fold; 1 if one failed."""
+    from saccade.report import write_report
+    from saccade.report.fold_numbers import folds_table, sum_up
+    from saccade.runs import FoldFolder
+    from saccade.training.folds import train_folds
+
+    say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
+    if train_folds(typed.source, typed.out, typed.flags, say=say):
+        return 1
+    console.print(folds_table(sum_up(FoldFolder(typed.out))))
+    say(f"report: {write_report(typed.out).absolute().as_uri()}")
     return 0
 
 

@@ -159,6 +159,12 @@ def _check_group(name: str, line: int, seen: dict[str, tuple[str, int]]) -> None
         )
 
 
+def read_columns(path: Path) -> list[str]:
+    """The names of a table's columns."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        return [name.strip().lower() for name in next(csv.reader(file, delimiter=DELIMITERS[path.suffix.lower()]), [])]
+
+
 def _rows(path: Path, *needed: str) -> Iterator[tuple[int, dict[str, str]]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, delimiter=DELIMITERS[path.suffix.lower()], restval="", strict=True)

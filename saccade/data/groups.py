@@ -98,7 +98,7 @@ def group_by_name(records: Records, pattern: str) -> Records:
 
 def same_pictures(records: Sequence[Record]) -> list[SamePicture]:
     """Every picture that lies in several groups."""
-    same = [SamePicture(tuple(records[place] for place in places)) for places in _same_files(records)]
+    same = [SamePicture(tuple(records[place] for place in places)) for places in same_files(records)]
     return [picture for picture in same if len(picture.groups) > 1]
 
 
@@ -107,7 +107,7 @@ def _units(records: Sequence[Record]) -> list[int]:
     places: dict[Hashable, list[int]] = defaultdict(list)
     for place, record in enumerate(records):
         places[record.group or (place,)].append(place)
-    bonds = [*places.values(), *_same_files(records)]
+    bonds = [*places.values(), *same_files(records)]
     ends = [(bond[0], place) for bond in bonds for place in bond]
     one, other = zip(*ends, strict=True) if ends else ((), ())
     graph = coo_array((np.ones(len(ends)), (one, other)), shape=(len(records),) * 2)
@@ -150,7 +150,7 @@ def _added_cost(
     return (mass * (mass + 2 * (there - shares[:, None]))).sum(axis=1)
 
 
-def _same_files(records: Sequence[Record]) -> list[list[int]]:
+def same_files(records: Sequence[Record]) -> list[list[int]]:
     """Places of records whose files have the same bytes; each file is read no further than others are like it."""
     classes = [list(range(len(records)))]
     for key in (_size, _ends, _digest):

@@ -11,7 +11,7 @@ from saccade.data.archives import READERS, is_archive, unpack
 from saccade.data.folds import hold_out, with_folds
 from saccade.data.groups import group_by_name
 from saccade.data.records import DataError, Records
-from saccade.data.splits import complete
+from saccade.data.splits import complete, describe_parted
 
 
 class Format(NamedTuple):
@@ -92,6 +92,21 @@ def load(
     if fold is not None:
         records = hold_out(records, fold)
     return complete(records, seed=seed, val_share=share, test_share=test_share)
+
+
+def load_folds(
+    path: Path | str, *, seed: int = 0, group: str | None = None, folds: int | None = None, **options: str
+) -> Records:
+    """The data set at `path` with its folds, as `load` has them for any `fold`; splits stay as they are given."""
+    name, found = _find(Path(os.path.abspath(path)), None)
+    records = with_folds(_read(name, found, group, options), folds, seed=seed)
+    return records._replace(notes=(*records.notes, *describe_parted(records, "fold")))
+
+
+def has_folds(path: Path | str) -> bool:
+    """Whether the data set at `path` is a table with a column `fold`."""
+    name, found = _find(Path(os.path.abspath(path)), None)
+    return name in ("manifest", "labels") and "fold" in folders_and_tables.read_columns(_labels_file(found))
 
 
 def load_as_given(path: Path | str, **options: str) -> Records:

@@ -55,6 +55,19 @@ class Records(NamedTuple):
         return {split: {label: number[split, label] for label in self.classes} for split in SPLITS}
 
 
+def positive_class(records: Records, wanted: str | None = None) -> str | None:
+    """The class whose average precision and AUROC are told: of two the rarer one; of more none, but the mean.
+
+    Of two equally frequent ones it is the second, as of no and yes, or 0 and 1. Where `wanted` is given it is that.
+    """
+    if wanted is not None and wanted not in records.classes:
+        raise DataError(f"positive is {wanted!r}: no such class; there are {', '.join(map(repr, records.classes))}")
+    if wanted is not None or len(records.classes) != 2:
+        return wanted
+    number = Counter(record.label for record in records.records)
+    return min(reversed(records.classes), key=lambda label: number[label])
+
+
 def sort_labels(labels: set[str]) -> tuple[str, ...]:
     """Labels in the order of their class numbers: by value if all are whole numbers, else by alphabet.
 

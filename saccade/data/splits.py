@@ -42,7 +42,7 @@ def complete(records: Records, *, seed: int = 0, val_share: float = 0.15, test_s
     _require_images(drawn)
     whole = " and whole groups" if have_groups(records.records) else ""
     notes = [f"{how}, stratified by class{whole}, seed {seed}"] if how else []
-    return drawn._replace(notes=(*records.notes, *notes, *_shortages(drawn), *_parted(drawn)))
+    return drawn._replace(notes=(*records.notes, *notes, *_shortages(drawn), *describe_parted(drawn)))
 
 
 def draw_splits(records: Records, source: str, shares: Mapping[str, float], *, seed: int) -> Records:
@@ -87,17 +87,17 @@ def parted_groups(records: Records, kind: Literal["split", "fold"] = "split") ->
     return {group: tuple(sorted(found)) for group, found in places.items() if len(found) > 1}
 
 
-def _parted(records: Records) -> list[str]:
-    """One line, if what belongs together lies in several splits."""
+def describe_parted(records: Records, kind: Literal["split", "fold"] = "split") -> list[str]:
+    """One line, if what belongs together lies in several splits, or folds."""
     if not have_groups(records.records):
         return []
-    groups, found = list(parted_groups(records)), []
+    groups, found = list(parted_groups(records, kind)), []
     if groups:
-        found.append(f"{len(groups)} groups lie in several splits ({_some(groups)})")
-    same = [each for each in same_pictures(records.records) if len({record.split for record in each.records}) > 1]
+        found.append(f"{len(groups)} groups lie in several {kind}s ({_some(groups)})")
+    same = [each for each in same_pictures(records.records) if len({getattr(r, kind) for r in each.records}) > 1]
     if same:
         pairs = list(dict.fromkeys(" and ".join(each.groups) for each in same))
-        found.append(f"{len(same)} pictures lie in groups of different splits ({_some(pairs)})")
+        found.append(f"{len(same)} pictures lie in groups of different {kind}s ({_some(pairs)})")
     if not found:
         return []
     return [f"warning: {'; '.join(found)}: figures will be too good; `saccade data check` names them all"]

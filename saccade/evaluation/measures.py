@@ -16,12 +16,13 @@ from torchmetrics.functional.classification import (
 from saccade.evaluation.predictions import Predictions
 
 
-def measure(predictions: Predictions) -> dict[str, float]:
+def measure(predictions: Predictions, *, positive: int | None = None) -> dict[str, float]:
     """Loss, accuracies, average precision, and where the model looked; numbers that do not apply are left out.
 
-    balanced_accuracy, f1, average_precision and auroc are means over the classes that have an image: of how many of the
-    class are right, of F1, and of the areas under precision against recall and under the ROC curve (each class against
-    the rest). calibration_error is the expected one over 15 bins of confidence.
+    balanced_accuracy and f1 are means over the classes that have an image: of how many of the class are right, and of
+    F1. average_precision and auroc are the areas under precision against recall and under the ROC curve of the class
+    `positive` against the rest; without one, means over the classes that have an image. calibration_error is the
+    expected one over 15 bins of confidence.
     """
     logits, label = predictions.logits, predictions.label
     present = label.unique()
@@ -31,28 +32,36 @@ def measure(predictions: Predictions) -> dict[str, float]:
     # In double: answers that are sure would all have the same probability, 1, and no order any more.
     shares = logits.double().softmax(dim=1)
     precision = multiclass_average_precision(shares, label, num_classes, average=None)
+    told = present if positive is None else present[present == positive]
     values = {
         "loss": torch.nn.functional.cross_entropy(logits, label),
         "accuracy": (logits.argmax(dim=1) == label).float().mean(),
         "balanced_accuracy": recall[present].mean(),
         "f1": f1[present].mean(),
-        "average_precision": precision[present].mean(),
-        "auroc": _auroc(shares, label, present),
+        "average_precision": precision[told].mean(),
+        "auroc": _auroc(shares, label, present, told),
         "calibration_error": multiclass_calibration_error(shares, label, num_classes),
         "hit_rate": predictions.hit.nanmean(),
         "overlap": predictions.overlap.nanmean(),
         "mutual_overlap": predictions.mutual_overlap.nanmean(),
         "entropy": predictions.entropy.nanmean(),
     }
-    may_lack = {"auroc", "hit_rate", "overlap", "mutual_overlap", "entropy"}  # a loss that is not a number is told
+    may_lack = {
+        "average_precision",
+        "auroc",
+        "hit_rate",
+        "overlap",
+        "mutual_overlap",
+        "entropy",
+    }  # a loss that is not a number is told
     return {name: float(value) for name, value in values.items() if not (name in may_lack and math.isnan(value))}
 
 
-def _auroc(shares: Tensor, label: Tensor, present: Tensor) -> Tensor:
+def _auroc(shares: Tensor, label: Tensor, present: Tensor, told: Tensor) -> Tensor:
     """NaN where all images are of one class: there is nothing to tell apart."""
     if len(present) < 2:
         return torch.tensor(torch.nan)
-    return multiclass_auroc(shares, label, shares.shape[1], average=None)[present].mean()
+    return multiclass_auroc(shares, label, shares.shape[1], average=None)[told].mean()
 
 
 def wilson_interval(right: int, count: int) -> tuple[float, float]:

@@ -23,6 +23,7 @@ from einops import rearrange
 from torch import Tensor
 
 from saccade.building import load_model
+from saccade.config import ModelConfig
 from saccade.data.dataset import unit_range
 from saccade.images import Sources
 from saccade.inference import for_inference
@@ -31,7 +32,7 @@ from saccade.output import Output
 from saccade.predict.outcomes import Failure, Prediction
 from saccade.predict.reading import AnyImage, Reader, ReadImage
 from saccade.predict.stream import answer_in_order, read_ahead
-from saccade.runs import find_model_folder
+from saccade.runs import FoldFolder, find_model_folder
 from saccade.system import System
 
 
@@ -41,6 +42,10 @@ class Predictor:
     Images are prepared as the model's config says (resize, center crop). In single precision, whatever the model was
     trained in; a model that is given is copied.
 
+    Of a run in folds all models answer, and their probabilities are averaged; the look of a prediction is that of the
+    model which is surest of the answer.
+
+    fold:       of a run in folds, the one model that is tested on this fold.
     device:     cpu, cuda, cuda:1, …; without it a GPU if there is one.
     compile:    let torch compile the feature network: the first image takes up to a minute, the others less time.
     max_pixels: refuse larger images that must be decoded whole (default: the model's own limit).
@@ -54,18 +59,19 @@ class Predictor:
         self,
         model: System | str | Path,
         *,
+        fold: str | None = None,
         device: str | None = None,
         compile: bool = False,
         max_pixels: int | None = None,
     ):
-        if not isinstance(model, System):
-            model = load_model(find_model_folder(model))
-        config, self.device = model.config, _find_device(device)
-        self.model: System = for_inference(model, compile=compile).to(self.device, torch.float32)
+        models = [model] if isinstance(model, System) else [load_model(path) for path in _find_models(model, fold)]
+        config, self.device = _common_config(models), _find_device(device)
+        self.models = [for_inference(each, compile=compile).to(self.device, torch.float32) for each in models]
         self.classes = config.class_names
         limit = max_pixels or config.preparation.max_pixels
         self.preparation = replace(config.preparation, max_pixels=limit)
-        self.reader = Reader(self.preparation, by_parts=model.takes_sources and not config.positions)
+        by_parts = all(each.takes_sources and not each.config.positions for each in models)
+        self.reader = Reader(self.preparation, by_parts=by_parts)
 
     def __call__(self, image: AnyImage, *, crops: bool = False, picture: bool = False) -> Prediction:
         """The answer for a path, a Pillow image, an array H W 3 or H W, a tensor 3 H W, or an `ImageSource`.
@@ -105,11 +111,12 @@ class Predictor:
         """The predictions for images of one size that `reader` has read."""
         begin = time.perf_counter()
         seen = self.preparation.see(self._join(images))
-        output: Output = self.model(seen)
-        probabilities = output.logits.float().softmax(dim=1).cpu()  # which waits for a GPU, too
+        outputs: list[Output] = [model(seen) for model in self.models]
+        each = torch.stack([output.logits.float().softmax(dim=1) for output in outputs]).cpu()  # waits for a GPU, too
         shared = 1000 * (time.perf_counter() - begin) / len(images)
         predictions = []
-        for row, (share, image) in enumerate(zip(probabilities, images, strict=True)):
+        for row, (share, image) in enumerate(zip(each.mean(dim=0), images, strict=True)):
+            output = outputs[int(each[:, row, share.argmax()].argmax())]
             look = look_at(output, row, size=image.size, preparation=self.preparation, seen=seen if crops else None)
             predictions.append(
                 Prediction(
@@ -127,6 +134,23 @@ class Predictor:
         if tensors:
             return unit_range(rearrange(torch.stack(tensors), "b h w c -> b c h w").to(self.device))
         return Sources([i.pixels for i in images if not isinstance(i.pixels, Tensor)], device=self.device)
+
+
+def _find_models(path: str | Path, fold: str | None) -> list[Path]:
+    folds = FoldFolder(path)
+    if folds.is_folds:
+        return [find_model_folder(folder) for folder in folds.models(fold)]
+    if fold is not None:
+        raise ValueError(f"{path} is no run in folds, so it has no fold {fold!r}: leave --fold out")
+    return [find_model_folder(path)]
+
+
+def _common_config(models: Sequence[System]) -> ModelConfig:
+    """That of the first; models that read images in different ways cannot be asked together."""
+    first = models[0].config
+    if any((m.config.classes, m.config.preparation) != (first.classes, first.preparation) for m in models):
+        raise ValueError("the models of the folds have different classes or preparations: ask one of them with --fold")
+    return first
 
 
 def _with_picture(look: Look, image: ReadImage) -> Look:

@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 
 
 def write_report(folder: "RunFolder | Path | str", out: Path | None = None) -> Path:
-    """Write the report of the run in `folder` to `out` (default: into the folder) and return its path."""
+    """Write the report of the run, or the runs in folds, in `folder` to `out` (default: into it); returns its path."""
+    from saccade.report.fold_page import write_fold_page
     from saccade.report.page import write_page
+    from saccade.runs import FoldFolder, RunFolder
+
+    folds = FoldFolder(folder.path if isinstance(folder, RunFolder) else folder)
+    if folds.is_folds:
+        return write_fold_page(folds, out)
 
     return write_page(folder, out)

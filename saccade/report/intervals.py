@@ -3,11 +3,13 @@
 balanced accuracy   The mean of shares p_c, one per class. Each has its Wilson interval [l_c, u_c]; that of their mean
                     is [mean − √Σ(p_c − l_c)² / L, mean + √Σ(u_c − p_c)² / L] (Zou and Donner, recovered variances).
                     It does not shrink to nothing when all answers are right, as a bootstrap does.
-average precision   A bootstrap: images are drawn again within each class, the middle 95% of the results are kept.
+average precision,
+AUROC               A bootstrap: images are drawn again within each class, the middle 95% of the results are kept.
 a mean              likewise, without classes.
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -56,15 +58,33 @@ def mean(values: Float[np.ndarray, " n"], *, seed: int = 0) -> Estimate:
 
 
 def average_precision(
-    probability: Float[np.ndarray, "n L"], label: Int[np.ndarray, " n"], *, seed: int = 0
+    probability: Float[np.ndarray, "n L"], label: Int[np.ndarray, " n"], *, positive: int | None = None, seed: int = 0
 ) -> Estimate:
-    """Area under precision against recall, in the mean over the classes that have images.
+    """Area under precision against recall of the class `positive`, or in the mean over the classes that have images.
 
     Nothing can be said of the interval if it is perfect: every bootstrap is perfect too.
     """
+    return _bootstrap(_areas, probability, label, positive, seed)
+
+
+def auroc(
+    probability: Float[np.ndarray, "n L"], label: Int[np.ndarray, " n"], *, positive: int | None = None, seed: int = 0
+) -> Estimate:
+    """Area under the ROC curve of the class `positive`, or in the mean over the classes that have images."""
+    return _bootstrap(_roc_areas, probability, label, positive, seed)
+
+
+def _bootstrap(
+    area: Callable[..., Float[np.ndarray, " draws"]],
+    probability: Float[np.ndarray, "n L"],
+    label: Int[np.ndarray, " n"],
+    positive: int | None,
+    seed: int,
+) -> Estimate:
     draws = int(np.clip(_BUDGET // probability.size, 200, DRAWS))
     times = np.concatenate([np.ones((1, len(label))), _draw_within_classes(label, draws, seed)])  # 1+draws n
-    areas = [_areas(probability[:, number], label == number, times) for number in np.unique(label)]
+    classes = np.unique(label) if positive is None else [positive]
+    areas = [area(probability[:, number], label == number, times) for number in classes]
     value, *drawn = np.mean(areas, axis=0)
     return Estimate(float(value), *(map(float, np.quantile(drawn, (0.025, 0.975))) if value < 1 else ()))
 
@@ -89,3 +109,19 @@ def _areas(
     found = (times * positive)[:, order].cumsum(axis=1)[:, last]
     step = np.diff(found, axis=1, prepend=0)
     return (step * found / np.maximum(above, 1)).sum(axis=1) / found[:, -1]
+
+
+def _roc_areas(
+    score: Float[np.ndarray, " n"], positive: Bool[np.ndarray, " n"], times: Float[np.ndarray, "draws n"]
+) -> Float[np.ndarray, " draws"]:
+    """The share of pairs, one positive and one not, in which the positive has the higher score; equal ones are half."""
+    value = np.unique(score, return_inverse=True)[1]
+    found, others = (_sum_by(value, times * kind) for kind in (positive, ~positive))  # draws distinct
+    below = others.cumsum(axis=1) - others
+    return (found * (below + others / 2)).sum(axis=1) / (found.sum(axis=1) * others.sum(axis=1))
+
+
+def _sum_by(value: Int[np.ndarray, " n"], times: Float[np.ndarray, "draws n"]) -> Float[np.ndarray, "draws distinct"]:
+    order = np.argsort(value, kind="stable")
+    first = np.flatnonzero(np.diff(value[order], prepend=-1))
+    return np.add.reduceat(times[:, order], first, axis=1)

@@ -20,7 +20,6 @@ SHARES = ("balanced_accuracy", "f1", "average_precision", "auroc", "hit_rate", "
 # Numbers of evaluation/<split>.json that are told without an interval.
 MEASURED = {
     "f1": "F1 in the mean over classes",
-    "auroc": "area under the ROC curve, each class against the rest",
     "calibration_error": "by how much confidence and accuracy differ",
     "mutual_overlap": "of two chosen patches is common to both (IoU)",
 }
@@ -49,20 +48,26 @@ class Cost(NamedTuple):
     memory_mb: float
 
 
-def headline(table: PredictionTable) -> list[Number]:
-    """Accuracy first; where the model looked only if the data has boxes."""
+def headline(table: PredictionTable, positive: str | None = None) -> list[Number]:
+    """Accuracy first; where the model looked only if the data has boxes.
+
+    positive: the class whose average precision is told; without it, the mean over classes.
+    """
     right = np.array([row.right for row in table.rows])
     number = {name: place for place, name in enumerate(table.classes)}
     label = np.array([number[row.label] for row in table.rows])
     numbers = [
         Number("accuracy", intervals.share(right), "of the answers are right"),
         Number("balanced accuracy", intervals.mean_of_shares(right, label), "are right in the mean over classes"),
-        Number(
-            "average precision",
-            intervals.average_precision(np.array([row.probabilities for row in table.rows]), label),
-            "area under precision against recall, in the mean over classes",
-        ),
     ]
+    told = None if positive is None else number[positive]
+    if told is None or told in label:
+        probability = np.array([row.probabilities for row in table.rows])
+        estimate = intervals.average_precision(probability, label, positive=told)
+        numbers.append(Number("average precision", estimate, f"area under precision against recall{_of(positive)}"))
+        if len(set(label.tolist())) > 1:
+            estimate = intervals.auroc(probability, label, positive=told)
+            numbers.append(Number("auroc", estimate, f"area under the ROC curve{_of(positive)}"))
     looked = {
         "hit rate": ([row.hit for row in table.rows], "of the boxes of an image are shown by a chosen patch"),
         "overlap": ([row.overlap for row in table.rows], "of a box is seen in the patch that shows it best"),
@@ -72,6 +77,10 @@ def headline(table: PredictionTable) -> list[Number]:
         if not np.isnan(values).all():
             numbers.append(Number(name, intervals.mean(values[~np.isnan(values)]), meaning))
     return numbers
+
+
+def _of(positive: str | None) -> str:
+    return ", in the mean over classes" if positive is None else f" of the class {positive}"
 
 
 def measured(run: Run) -> list[Number]:
@@ -143,7 +152,9 @@ def numbers_table(summary: dict[str, Any]) -> "Table":
 
     count, table = int(summary["images"]), Table(box=None, show_header=False, pad_edge=False)
     for name, value in summary.items():
-        if isinstance(value, str | int):
+        if name == "positive":
+            table.add_row("average precision, auroc of", Text(value))
+        elif isinstance(value, str | int):
             table.add_row(name, f"{value:,}" if isinstance(value, int) else Text(value))
         elif name == "accuracy":
             ends = wilson_interval(round(value * count), count)

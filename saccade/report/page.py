@@ -39,17 +39,17 @@ def write_page(folder: RunFolder | Path | str, out: Path | None = None) -> Path:
     """Write the report of the run in `folder` to `out` (default: into the folder) and return its path."""
     run = (folder if isinstance(folder, RunFolder) else RunFolder(folder)).read()
     table = run.predictions.get(run.split or "")
-    numbers = headline(table) if table else []
+    numbers = headline(table, run.positive) if table else []
     model, trouble = _load(run) if table else (None, None)
     return write_rendered(
         out or run.folder.report_file,
         "report.html.jinja",
         title=run.name,
         summary=summarize(run, table, numbers) if table else f"Step {run.steps_done:,}: not evaluated yet.",
-        tiles=[_tile(number) for number in (*numbers, *measured(run))] + _cost_tiles(run) if table else [],
+        tiles=[tile(number) for number in (*numbers, *measured(run))] + _cost_tiles(run) if table else [],
         warnings=run.warnings,
         curves=chart(learning_curves(run), "Loss, accuracy and more over the training steps") if run.metrics else None,
-        confusions=_confusions(table) if table else None,
+        confusions=show_confusions(table) if table else None,
         trouble=trouble,
         examples=show_examples(model, table) if model and table else None,
         gallery=show_gallery(model, table) if model and table else None,
@@ -83,7 +83,8 @@ def summarize(run: Run, table: PredictionTable, numbers: Sequence[Number]) -> st
     return said
 
 
-def _tile(number: Number) -> Tile:
+def tile(number: Number) -> Tile:
+    """A share to see at once."""
     ends = "" if math.isnan(number.estimate.low) else f"{interval(number.estimate)}%"
     return Tile(number.name, percent(number.estimate.value), number.meaning, ends)
 
@@ -110,7 +111,8 @@ def _scorer_share(spent: Cost) -> str:
     return f"for one image, {percent(spent.scorer_multiply_adds / spent.multiply_adds)} of them in the scorer"
 
 
-def _confusions(table: PredictionTable) -> Confusions:
+def show_confusions(table: PredictionTable) -> Confusions:
+    """What is taken for what, and how often."""
     counts = count_confusions(table)
     of = counts.sum(axis=1)
     pairs = [(i, j) for i in range(len(counts)) for j in range(len(counts)) if i != j and counts[i, j]]

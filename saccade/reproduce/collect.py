@@ -12,20 +12,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from saccade.reproduce.jobs import Job, Request, essence, make_job, run_name, state
+from saccade.reproduce.jobs import Job, Request, essence, make_job, run_name
 from saccade.reproduce.table_types import Row
 from saccade.runs import RunFolder
-from saccade.runs.run_contents import Run
+from saccade.runs.run_contents import MEAN_OVER_CLASSES, Run
 
 PROVENANCE = ("hardware", "threads", "commit", "saccade", "python", "versions", "finished")
 LEARNING = ("steps_to_50", "steps_to_90", "failed")  # told anew each time: they depend on the best run
-NOT_NUMBERS = ("row", "seed", "settings", "validation", *LEARNING, *PROVENANCE)
+NOT_NUMBERS = ("row", "seed", "settings", "positive", "validation", *LEARNING, *PROVENANCE)
 
 
 class Result(NamedTuple):
     """A finished run of a row.
 
     settings: fingerprint of everything that was set.
+    positive: the class whose average precision and AUROC the numbers have, or that they are means over classes.
     numbers:  as measured on the test images, by name.
     curve:    (step, validation accuracy), one after the other.
     facts:    what the run was made with, as text.
@@ -35,6 +36,7 @@ class Result(NamedTuple):
     row: Row
     seed: int
     settings: str
+    positive: str
     numbers: dict[str, float]
     curve: tuple[tuple[int, float], ...]
     facts: dict[str, str]
@@ -78,11 +80,13 @@ def _runs(request: Request, row: Row) -> Iterator[Result]:
     seeds = [path.name.removeprefix(begin) for path in request.runs.glob(f"{glob.escape(begin)}*") if path.is_dir()]
     for seed in (int(name) for name in seeds if name.isdecimal()):
         job = job_of(request, row, seed)
-        if state(job) == "finished":
+        if job.state() == "finished":
             run = RunFolder(job.folder).read()
             steps, accuracy = run.series("val/accuracy")
             curve = tuple(zip((int(step) for step in steps), map(float, accuracy), strict=True))
-            yield Result(row, seed, fingerprint(job), _numbers(run, job.evaluation), curve, as_text(run.facts), run)
+            told = run.evaluations.get(job.evaluation, {}).get("positive", MEAN_OVER_CLASSES)
+            numbers = _numbers(run, job.evaluation)
+            yield Result(row, seed, fingerprint(job), told, numbers, curve, as_text(run.facts), run)
 
 
 def _numbers(run: Run, name: str) -> dict[str, float]:
@@ -133,7 +137,8 @@ def _read_line(row: Row, line: dict[str, str]) -> Result:
     pairs = (point.split(":") for point in line.get("validation", "").split())
     curve = tuple((int(step), float(accuracy)) for step, accuracy in pairs)
     facts = {name: line.get(name, "") for name in PROVENANCE}
-    return Result(row, int(line["seed"]), line.get("settings", ""), numbers, curve, facts)
+    positive = line.get("positive") or MEAN_OVER_CLASSES
+    return Result(row, int(line["seed"]), line.get("settings", ""), positive, numbers, curve, facts)
 
 
 def curve_text(result: Result) -> str:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from saccade.reproduce.jobs import Job, state
-from saccade.reproduce.runner import Failure
+from saccade.reproduce.jobs import Job
+from saccade.training.side_by_side import Failure
 
 
 def make_data(jobs: Sequence[Job], say: Callable[[str], None]) -> tuple[list[Job], list[Failure]]:
@@ -11,12 +11,12 @@ def make_data(jobs: Sequence[Job], say: Callable[[str], None]) -> tuple[list[Job
     from saccade.training.batches import open_records
 
     errors: dict[str, str] = {}
-    wanted = {str(job.recipe.data.path): job for job in jobs if job.recipe.data.generate and state(job) != "finished"}
+    wanted = {str(job.recipe.data.path): job for job in jobs if job.recipe.data.generate and job.state() != "finished"}
     for path, job in wanted.items():
         try:
             open_records(job.recipe.data, seed=job.seed)
         except (ValueError, OSError) as error:
             errors[path] = str(error)
             say(f"no data in {path}: {error}")
-    able = [job for job in jobs if str(job.recipe.data.path) not in errors or state(job) == "finished"]
+    able = [job for job in jobs if str(job.recipe.data.path) not in errors or job.state() == "finished"]
     return able, [Failure(job, errors[str(job.recipe.data.path)]) for job in jobs if job not in able]

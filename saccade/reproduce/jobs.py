@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from jsonargparse import ArgumentError
 
@@ -19,8 +19,8 @@ from saccade.recipes import SUFFIXES
 from saccade.reproduce.table_types import Plan, Row, Scale, Table
 from saccade.runs import RunFolder
 from saccade.training.recipe import Recipe, load_recipe
+from saccade.training.side_by_side import State
 
-State = Literal["missing", "begun", "trained", "finished", "other"]
 # Where things lie, and how they are read, is not a property of a run.
 PLACES = ("data.path", "data.generate.source", "data.workers", "data.cache_gb", "model.features.weights")
 
@@ -77,9 +77,18 @@ class Job(NamedTuple):
         """The row and the seed."""
         return f"{self.row.name}, seed {self.seed}"
 
-    def beside(self, suffix: str) -> Path:
-        """A file of the runner's own: not in the folder, which training must find empty."""
-        return self.folder.with_name(f"{self.folder.name}.{suffix}")
+    def state(self) -> State:
+        """How far it is: "trained" if only its evaluation is missing, "other" if the folder has another run."""
+        folder = RunFolder(self.folder)
+        if not folder.is_run:
+            return "missing"
+        try:
+            same, finished = _settings(folder) == essence(self.recipe), folder.finished
+        except (ArgumentError, ValueError):  # of another version
+            return "other"
+        if not (same and finished):
+            return "begun" if same else "other"
+        return "trained" if self.evaluate and not folder.evaluated(self.evaluation) else "finished"
 
 
 def run_name(plan: Plan) -> str:
@@ -145,20 +154,6 @@ def _places(request: Request, recipe: Recipe) -> Iterator[str]:
     source = (recipe.data.generate or {}).get("source")
     if request.data and source:
         yield f"--data.generate.source={request.data / Path(source).name}"
-
-
-def state(job: Job) -> State:
-    """How far a job is: "trained" if only its evaluation is missing, "other" if the folder's run has other settings."""
-    folder = RunFolder(job.folder)
-    if not folder.is_run:
-        return "missing"
-    try:
-        same, finished = _settings(folder) == essence(job.recipe), folder.finished
-    except (ArgumentError, ValueError):  # of another version
-        return "other"
-    if not (same and finished):
-        return "begun" if same else "other"
-    return "trained" if job.evaluate and not folder.evaluated(job.evaluation) else "finished"
 
 
 def _settings(folder: RunFolder) -> dict[str, Any]:

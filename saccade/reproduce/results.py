@@ -16,6 +16,7 @@ from saccade.files import write_whole
 from saccade.reproduce.collect import PROVENANCE, Result, curve_text, job_of
 from saccade.reproduce.jobs import Request
 from saccade.reproduce.table_types import MEAN, MEDIAN, Measure, Row
+from saccade.runs.run_contents import MEAN_OVER_CLASSES
 
 
 class Summary(NamedTuple):
@@ -102,7 +103,8 @@ def _caption(request: Request, results: Sequence[Result]) -> str:
     hardware, threads = (sorted({each.facts[name] for each in results}) for name in ("hardware", "threads"))
     dates = sorted(each.facts["finished"][:10] for each in results)
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
-    notes = [note for note in (table.note, table.small if request.scale == "small" else "") if note]
+    notes = [table.note, table.small if request.scale == "small" else "", _of_which_class(request, results)]
+    notes = [note for note in notes if note]
     one = "thread" if threads == ["1"] else "threads"
     where = table.source[:1].upper() + table.source[1:] if table.ours else f"In the paper: {table.source}"
     return (
@@ -114,6 +116,21 @@ def _caption(request: Request, results: Sequence[Result]) -> str:
     )
 
 
+def _of_which_class(request: Request, results: Sequence[Result]) -> str:
+    """Whose average precision or AUROC the table has, row by row where rows differ; "" if it has neither."""
+    areas = [measure for measure in request.table.measures if measure.name in ("average_precision", "auroc")]
+    rows: dict[str, list[str]] = {}
+    for each in results if areas else ():
+        rows.setdefault(each.positive, []).append(each.row.group or each.row.label)
+    told = [f"{_whose(name)} ({', '.join(dict.fromkeys(labels))})" for name, labels in rows.items()]
+    title = " and ".join(measure.title for measure in areas)
+    return f"{title[:1].upper()}{title[1:]}: {'; '.join(told)}." if told else ""
+
+
+def _whose(positive: str) -> str:
+    return positive if positive == MEAN_OVER_CLASSES else f"of the class {positive}"
+
+
 def _kept(request: Request, results: Sequence[Result]) -> str:
     """Which model of each run was measured."""
     last = all(job_of(request, each.row, each.seed).recipe.final for each in results)
@@ -121,15 +138,15 @@ def _kept(request: Request, results: Sequence[Result]) -> str:
 
 
 def table_of_runs(results: Sequence[Result]) -> str:
-    """The CSV: row, seed, settings, every number, the validation curve, and what the run was made with."""
+    """The CSV: row, seed, settings, positive class, every number, validation curve, and what the run was made with."""
     names = list(dict.fromkeys(name for each in results for name in each.numbers))
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("row", "seed", "settings", *names, "validation", *PROVENANCE))
+    writer.writerow(("row", "seed", "settings", "positive", *names, "validation", *PROVENANCE))
     for each in results:
         numbers = [f"{each.numbers[name]:.6g}" if name in each.numbers else "" for name in names]
         facts = [each.facts[name] for name in PROVENANCE]
-        writer.writerow((each.row.name, each.seed, each.settings, *numbers, curve_text(each), *facts))
+        writer.writerow((each.row.name, each.seed, each.settings, each.positive, *numbers, curve_text(each), *facts))
     return text.getvalue()
 
 

@@ -3,6 +3,7 @@
 Everything here is plain: trees, tables and arrays. Nothing imports torch before it is needed.
 """
 
+from saccade.runs.fold_folder import FoldFolder
 from saccade.runs.run_folder import RunFolder, find_model_folder
 
-__all__ = ["RunFolder", "find_model_folder"]
+__all__ = ["FoldFolder", "RunFolder", "find_model_folder"]

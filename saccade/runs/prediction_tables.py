@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,16 +42,19 @@ class PredictionTable(NamedTuple):
     rows: tuple[PredictionRow, ...]
 
 
-def format_predictions(table: PredictionTable) -> str:
-    """The table as CSV. Probabilities have all their digits: sure answers keep their order."""
+def format_predictions(table: PredictionTable, more: Mapping[str, Sequence[str]] | None = None) -> str:
+    """The table as CSV, `more` columns first. Probabilities have all their digits: sure answers keep their order."""
+    more = more or {}
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*COLUMNS, *(f"{PROBABILITY}{name}" for name in table.classes)))
-    for row in table.rows:
+    writer.writerow((*more, *COLUMNS, *(f"{PROBABILITY}{name}" for name in table.classes)))
+    for row, *first in zip(table.rows, *more.values(), strict=True):
         looks = [_cell(value, 6) for value in (row.hit, row.overlap, row.entropy)]
         shares = [_cell(value, 17) for value in row.probabilities]
         boxes = ";".join(" ".join(map(str, box)) for box in row.boxes)  # as in the tables that people write
-        writer.writerow((row.image, row.label, row.predicted, _cell(row.confidence, 17), *looks, boxes, *shares))
+        writer.writerow(
+            (*first, row.image, row.label, row.predicted, _cell(row.confidence, 17), *looks, boxes, *shares)
+        )
     return text.getvalue()
 
 
@@ -63,7 +66,7 @@ def read_predictions(path: Path) -> PredictionTable:
     """The table in a CSV file."""
     rows = list(read_rows(path))
     columns = [name for name in (rows[0] if rows else ()) if name and name.startswith(PROBABILITY)]
-    classes = tuple(_readable(name.removeprefix(PROBABILITY)) for name in columns)
+    classes = tuple(readable(name.removeprefix(PROBABILITY)) for name in columns)
     if rows and (missing := sorted({"image", "label", "predicted", "confidence"} - rows[0].keys())):
         raise ValueError(f"{path}: no column {', '.join(missing)}; run `saccade evaluate` again")
     return PredictionTable(classes, tuple(_read_row(row, columns) for row in rows))
@@ -74,8 +77,8 @@ def _read_row(row: dict[str, str | None], columns: Sequence[str]) -> PredictionR
     confidence, hit, overlap, entropy = (number(row.get(name)) for name in COLUMNS[3:7])
     return PredictionRow(
         image,
-        _readable(label),
-        _readable(predicted),
+        readable(label),
+        readable(predicted),
         confidence,
         hit,
         overlap,
@@ -90,6 +93,6 @@ def _box(text: str) -> tuple[int, int, int, int]:
     return left, top, right, bottom
 
 
-def _readable(label: str) -> str:
+def readable(label: str) -> str:
     """A label that can be drawn: bytes of a folder's name that are not UTF-8 are spelled out."""
     return label.encode(errors="backslashreplace").decode()

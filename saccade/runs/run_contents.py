@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from saccade.runs.prediction_tables import PredictionTable
+from saccade.runs.prediction_tables import PredictionTable, readable
 from saccade.runs.step_tables import TrainingWarning
 
 if TYPE_CHECKING:
     from saccade.runs.run_folder import RunFolder
+
+
+MEAN_OVER_CLASSES = "mean over classes"  # what an evaluation has for the positive class where there is none
 
 
 class PhaseSpan(NamedTuple):
@@ -44,6 +47,12 @@ class Run(NamedTuple):
     def evaluation(self) -> dict[str, Any]:
         """The numbers of that split."""
         return self.evaluations.get(self.split or "", {})
+
+    @property
+    def positive(self) -> str | None:
+        """The class whose average precision and AUROC they have; None if these are means over classes."""
+        told = self.evaluation.get("positive", MEAN_OVER_CLASSES)
+        return None if told == MEAN_OVER_CLASSES else readable(told)
 
     @property
     def system(self) -> str:

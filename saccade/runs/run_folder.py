@@ -272,6 +272,8 @@ def find_model_folder(path: Path | str) -> Path:
     folder = RunFolder(path)
     model = folder.best if folder.is_run else folder.path
     if not (model / "config.json").is_file():
+        if (folder.path / "folds.json").is_file():
+            raise FileNotFoundError(f"{path}: a run in folds, whose models are in its folders; give one of those")
         what = "no model there yet" if folder.is_run else "no model there" if folder.path.is_dir() else "no such folder"
         raise FileNotFoundError(
             f"{path}: {what}; give a run folder, made by saccade train, or one written by save_pretrained"

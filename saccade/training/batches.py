@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Sampler
 
 from saccade.data.dataset import ImageDataset, collate, collate_sources
 from saccade.data.generate import make
-from saccade.data.loading import load
+from saccade.data.loading import load, load_folds
 from saccade.data.records import DataError, Records
 from saccade.preparation import Preparation
 from saccade.training.recipe import DataOptions, Recipe
@@ -26,6 +26,18 @@ from saccade.training.recipe import DataOptions, Recipe
 
 def open_records(data: DataOptions, *, seed: int) -> Records:
     """The data set of a recipe, generated first if the recipe says how."""
+    chosen: dict[str, Any] = dict(data.options)
+    return load(_made(data), seed=seed, group=data.group, folds=data.folds, fold=data.fold, **chosen)
+
+
+def open_folds(data: DataOptions, *, seed: int) -> Records:
+    """The same with the folds of all images, and the splits as they are given."""
+    chosen: dict[str, Any] = dict(data.options)
+    return load_folds(_made(data), seed=seed, group=data.group, folds=data.folds, **chosen)
+
+
+def _made(data: DataOptions) -> str:
+    """Where the data set is, generated if it must be."""
     if data.path is None:
         raise DataError("no data: give a folder, a table or an archive, or set data.path in the recipe")
     if data.generate is not None:
@@ -34,8 +46,7 @@ def open_records(data: DataOptions, *, seed: int) -> Records:
         if name is None:
             raise DataError("data.generate has no name: say which generator, for instance {name: signs, count: 4000}")
         make(name, data.path, **options)
-    chosen: dict[str, Any] = dict(data.options)
-    return load(data.path, seed=seed, group=data.group, folds=data.folds, fold=data.fold, **chosen)
+    return data.path
 
 
 def _as_tuple(value: Any) -> Any:

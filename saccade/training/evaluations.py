@@ -15,6 +15,7 @@ from saccade.evaluation.tabulate import tabulate
 from saccade.images import view_size
 from saccade.module_modes import evaluating
 from saccade.runs import RunFolder
+from saccade.runs.run_contents import MEAN_OVER_CLASSES
 from saccade.runs.run_facts import hardware
 from saccade.system import System
 from saccade.training.batches import evaluation_loader
@@ -22,11 +23,15 @@ from saccade.training.recipe import Recipe
 
 
 class Evaluated(NamedTuple):
-    """A row per image, numbers over all of them, and how long an image of each batch took in this process."""
+    """A row per image, numbers over all of them, and how long an image of each batch took in this process.
+
+    positive: the class whose average precision and AUROC the numbers have; None if these are means over classes.
+    """
 
     predictions: Predictions
     measures: dict[str, float]
     milliseconds: list[float]
+    positive: str | None
 
 
 def run_through(
@@ -35,9 +40,13 @@ def run_through(
     dataset: ImageDataset,
     recipe: Recipe,
     *,
+    positive: str | None = None,
     showing: Callable[[DataLoader[Any]], Iterable[Batch]] = iter,
 ) -> Evaluated:
-    """Ask the model about every image once; `showing` gives the batches as they are, and may show how far it is."""
+    """Ask the model about every image once; `showing` gives the batches as they are, and may show how far it is.
+
+    positive: the class whose average precision and AUROC are told, if not the model's own.
+    """
     parts, milliseconds = [], []
     with evaluating(model), fabric.autocast():
         loader = evaluation_loader(dataset, recipe, rank=fabric.global_rank, world=fabric.world_size)
@@ -48,7 +57,9 @@ def run_through(
             parts.append(Predictions(*(column.cpu() for column in part)))  # which waits for a GPU, too
             milliseconds.append(1000 * (time.perf_counter() - start) / len(batch.index))
     predictions = gather(parts)
-    return Evaluated(predictions, measure(predictions), milliseconds)
+    positive = positive or model.config.positive
+    place = None if positive is None else model.config.class_names.index(positive)
+    return Evaluated(predictions, measure(predictions, positive=place), milliseconds, positive)
 
 
 def save_evaluation(
@@ -58,6 +69,7 @@ def save_evaluation(
     summary = {
         "split": name,
         "images": len(dataset),
+        "positive": evaluated.positive or MEAN_OVER_CLASSES,
         **evaluated.measures,
         "milliseconds_per_image": (milliseconds := statistics.median(evaluated.milliseconds or [math.nan])),
         "images_per_second": 1000 / milliseconds,

@@ -121,6 +121,8 @@ class Recipe:
         imports: modules in which parts of one's own register themselves
         validate_every: steps between two validations, each with a checkpoint (default: a twentieth of the steps)
         best_by: the validation number by which the best model is kept
+        positive: the class whose average precision and AUROC are told (default: of two classes the rarer one among the
+            training images, of more their mean over classes)
         final: train on the validation images too and keep the last model, once everything is chosen
         class_weights: weigh classes by the inverse of how frequent they are
         precision: 32-true, bf16-mixed or 16-mixed
@@ -139,6 +141,7 @@ class Recipe:
     batch: int = 16
     validate_every: int | None = None
     best_by: Literal["accuracy", "balanced_accuracy", "average_precision", "loss"] = "accuracy"
+    positive: str | None = None
     final: bool = False
     seed: int = 0
     imports: tuple[str, ...] = ()

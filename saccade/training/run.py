@@ -18,8 +18,9 @@ from saccade.building import build_model, check_parts
 from saccade.config import ModelConfig
 from saccade.data.dataset import ImageDataset, batch_of_one
 from saccade.data.loading import load_as_given, source_name
-from saccade.data.records import UNSPLIT, DataError, Records
+from saccade.data.records import UNSPLIT, DataError, Records, positive_class
 from saccade.evaluation import wilson_interval
+from saccade.files import shown
 from saccade.options import read_options
 from saccade.runs import RunFolder
 from saccade.system import System
@@ -59,6 +60,9 @@ def train(
     console = console if fabric.is_global_zero else Console(quiet=True)
     for note in data["train"].records.notes:
         console.print(note, soft_wrap=True, highlight=False, markup=False)
+    if positive := learner.model.config.positive:
+        told = f"average precision and AUROC are those of the class {positive!r}"
+        console.print(shown(told), soft_wrap=True, highlight=False, markup=False)
     with files.alone() if files.writes else nullcontext():
         _train_in(files, fabric, learner, data, console)
     return files.path
@@ -114,6 +118,12 @@ def open_data(recipe: Recipe, records: Records | None = None) -> dict[str, Image
             )
     if recipe.final:
         data["train"] = prepared(with_validation(records), "train")
+    positive = positive_class(records.split("train"), recipe.positive)
+    if recipe.best_by == "average_precision" and positive and not records.counts()["val"][positive]:
+        raise DataError(
+            f"{records.root}: no validation image of the class {positive!r}, so best_by average_precision cannot be "
+            "told; add some, or choose another best_by"
+        )
     return data
 
 
@@ -137,6 +147,7 @@ def model_config(recipe: Recipe, dataset: ImageDataset) -> ModelConfig:
         num_classes=len(classes),
         image_size=recipe.model.preparation.seen_size((image.shape[-2], image.shape[-1])),
         classes=classes,
+        positive=positive_class(dataset.records, recipe.positive),
         imports=recipe.imports,
     )
 
@@ -147,12 +158,14 @@ def evaluate(
     split: str | None = None,
     data: Path | None = None,
     selection: Literal["soft", "discrete"] | None = None,
+    positive: str | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """How good the best model of a run is on a split of its own data set or of another one; kept in the run folder.
 
     split:     by default test, or everything if other `data` has no splits.
     selection: how patches are chosen, if not as the recipe says; soft means with all of the recipe's σ or ε.
+    positive:  the class whose average precision and AUROC are told, if not that of the run.
     """
     files, console = RunFolder(folder), console or Console()
     files.check()
@@ -163,13 +176,16 @@ def evaluate(
         records = open_records(recipe.data, seed=recipe.seed)
     else:
         records = _as_given(data, split, recipe.data.options)
-    dataset = open_split(_with_classes(records, model.config.classes), name, recipe.data, model.config.preparation)
+    records = _with_classes(records, model.config.classes)
+    if positive is not None:
+        positive_class(records, positive)  # refuses what is no class
+    dataset = open_split(records, name, recipe.data, model.config.preparation)
     console.print(f"{len(dataset)} images of {records.root}", soft_wrap=True, highlight=False)
     if data is not None:
         name = f"{source_name(data)}-{name}"
     if selection is not None:
         model, name = _choosing(model, selection), f"{name}-{selection}"
-    return _evaluate(files, make_fabric(recipe), model, dataset, name, recipe, console)
+    return _evaluate(files, make_fabric(recipe), model, dataset, name, recipe, console, positive=positive)
 
 
 def _as_given(data: Path, split: str | None, options: Mapping[str, str]) -> Records:
@@ -215,8 +231,10 @@ def _evaluate(
     name: str,
     recipe: Recipe,
     console: Console,
+    *,
+    positive: str | None = None,
 ) -> dict[str, Any]:
     torch.manual_seed(recipe.seed)  # a soft selection draws its noise in evaluation, too
     fabric.to_device(model.to(memory_format=torch.channels_last))
-    evaluated = run_through(fabric, model, dataset, recipe, showing=Progress(console).going_through)
+    evaluated = run_through(fabric, model, dataset, recipe, positive=positive, showing=Progress(console).going_through)
     return save_evaluation(evaluated, model, dataset, files, name, accelerator=recipe.accelerator)

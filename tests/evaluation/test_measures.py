@@ -68,6 +68,17 @@ def test_measures_equal_formulas_by_hand():
     assert values["entropy"] == pytest.approx(predictions.entropy.mean().item(), rel=1e-5)
 
 
+def test_with_a_positive_class_the_areas_are_its_own():
+    predictions = make_predictions()
+    log_p, label = special.log_softmax(predictions.logits.double().numpy(), axis=1), predictions.label.numpy()
+    every, two = measure(predictions), measure(predictions, positive=2)
+    assert two["average_precision"] == pytest.approx(average_precision_by_hand(log_p[:, 2], label == 2), rel=1e-5)
+    area = stats.mannwhitneyu(log_p[label == 2, 2], log_p[label != 2, 2]).statistic
+    assert two["auroc"] == pytest.approx(area / (label == 2).sum() / (label != 2).sum(), rel=1e-5)
+    assert {name for name in every if every[name] != two[name]} == {"average_precision", "auroc"}
+    assert not {"average_precision", "auroc"} & measure(predictions, positive=3).keys()  # no image is of that class
+
+
 def test_perfect_answers_have_perfect_numbers():
     label = torch.arange(12) % 3
     predictions = make_predictions(12, 3, label=label, logits=20.0 * torch.nn.functional.one_hot(label, 3))

@@ -80,6 +80,17 @@ def test_its_bootstrap_weighs_images_as_if_they_were_there_several_times():
         assert area == pytest.approx(float(expected[1]), abs=1e-6)
 
 
+def test_auroc_counts_pairs_and_equal_scores_by_half():
+    rng = np.random.default_rng(4)
+    score, label = rng.random(50).round(1), (rng.random(50) < 0.4).astype(int)
+    probability = np.stack([1 - score, score], axis=1)
+    found = intervals.auroc(probability, label, positive=1)
+    pairs = [(a > b) + (a == b) / 2 for a in score[label == 1] for b in score[label == 0]]
+    assert found.value == pytest.approx(np.mean(pairs))
+    assert found.low < found.value < found.high
+    assert intervals.auroc(probability, label).value == pytest.approx(found.value)  # of two classes both are the same
+
+
 def test_nothing_is_said_of_a_perfect_average_precision():
     found = intervals.average_precision(np.eye(2)[[0, 1, 1, 0]], np.array([0, 1, 1, 0]))
     assert found.value == 1

@@ -2,7 +2,9 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
+from torchmetrics.functional.classification import binary_average_precision
 
 from saccade.evaluation import wilson_interval
 from saccade.report.numbers import amount, cost, headline, interval, numbers_table, percent
@@ -13,7 +15,7 @@ def test_the_headline_is_what_the_evaluation_measured(made_run):
     run = RunFolder(made_run).read()
     found = {number.name: number.estimate for number in headline(run.predictions["test"])}
     measured = run.evaluations["test"]
-    for name in ("accuracy", "balanced accuracy", "average precision", "hit rate", "overlap"):
+    for name in ("accuracy", "balanced accuracy", "average precision", "auroc", "hit rate", "overlap"):
         assert found[name].value == pytest.approx(measured[name.replace(" ", "_")], abs=1e-6), name
     rows = run.predictions["test"].rows
     assert found["accuracy"][1:] == wilson_interval(sum(row.label == row.predicted for row in rows), len(rows))
@@ -21,10 +23,26 @@ def test_the_headline_is_what_the_evaluation_measured(made_run):
         assert estimate.low <= estimate.value <= estimate.high
 
 
+def test_the_average_precision_is_that_of_the_positive_class(made_run):
+    table = RunFolder(made_run).read().predictions["test"]
+    found = {name: headline(table, name)[2] for name in table.classes}
+    for place, (name, told) in enumerate(found.items()):
+        label = torch.tensor([row.label == name for row in table.rows]).long()
+        score = torch.tensor([row.probabilities[place] for row in table.rows])
+        assert told.estimate.value == pytest.approx(float(binary_average_precision(score, label)), abs=1e-6)
+        assert told.meaning == f"area under precision against recall of the class {name}"
+    assert found["across"].estimate.value != found["along"].estimate.value
+
+
 def test_without_boxes_nothing_is_said_of_hits(made_run):
     answers = RunFolder(made_run).read().predictions["test"]
     blind = answers._replace(rows=tuple(row._replace(hit=np.nan, overlap=np.nan) for row in answers.rows))
-    assert [number.name for number in headline(blind)] == ["accuracy", "balanced accuracy", "average precision"]
+    assert [number.name for number in headline(blind)] == [
+        "accuracy",
+        "balanced accuracy",
+        "average precision",
+        "auroc",
+    ]
 
 
 def test_what_it_took(made_run):

@@ -14,6 +14,7 @@ from tiny import make_spots, tiny_recipe
 from tiny_run import make_tiny_run
 
 from saccade.building import load_model
+from saccade.data.records import DataError
 from saccade.report import write_report
 from saccade.runs import RunFolder
 from saccade.selection import PerturbedTopK
@@ -152,6 +153,18 @@ def test_a_model_is_evaluated_by_one_process_on_this_machine_whatever_trained_it
     folder = make_tiny_run(tmp_path, spots)
     recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
     (folder / "recipe.yaml").write_text(yaml.safe_dump({**recipe, "accelerator": "tpu", "devices": 3, "nodes": 2}))
-    monkeypatch.setattr(run_module, "_evaluate", lambda *given: {"recipe": given[5]})
+    monkeypatch.setattr(run_module, "_evaluate", lambda *given, **_: {"recipe": given[5]})
     recipe = evaluate(folder)["recipe"]
     assert (recipe.accelerator, recipe.devices, recipe.nodes) == ("auto", 1, 1)
+
+
+def test_the_areas_are_those_of_the_class_that_is_asked_for_or_of_the_rarer_one(trained, capsys):
+    run = RunFolder(trained).read()
+    assert run.evaluations["test"]["positive"] == run.positive == "along"  # both are as frequent: the second
+    other = evaluate(trained, positive="across")
+    assert other["positive"] == "across"
+    assert other["accuracy"] == run.evaluations["test"]["accuracy"]
+    assert RunFolder(trained).load_best().config.positive == "along"
+    with pytest.raises(DataError, match="positive is 'up': no such class; there are 'across', 'along'"):
+        evaluate(trained, positive="up")
+    evaluate(trained)

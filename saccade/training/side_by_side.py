@@ -1,6 +1,6 @@
 """Jobs → finished run folders: commands side by side, each in a process of its own.
 
-A job is trained, and then evaluated where its row asks for that. Jobs that share a folder take turns, so what one has
+A job is trained, and then evaluated where that is asked for. Jobs that share a folder take turns, so what one has
 trained is there for the next.
 
 A run that failed is reported and the others continue. Stopping (Ctrl-C or SIGTERM) asks every run to save and leave. A
@@ -15,15 +15,39 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Literal, NamedTuple, Protocol
 
 from filelock import lock_descriptor
 
-from saccade.reproduce.jobs import Job, State, state
-
 Say = Callable[[str], None]
+State = Literal["missing", "begun", "trained", "finished", "other"]
 LOOK_EVERY_S, PATIENCE_S = 0.2, 120.0
 LAST_LINES = 12  # of a failed run's log
+
+
+class Job(Protocol):
+    """A run: the command that trains it in its folder, and the one that evaluates it then, if any."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def folder(self) -> Path: ...  # noqa: D102
+
+    @property
+    def command(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    @property
+    def evaluate(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    def state(self) -> State:
+        """How far it is: "trained" if only its evaluation is missing, "other" if the folder holds another run."""
+        ...
+
+
+def beside(job: Job, suffix: str) -> Path:
+    """A file of the runner's own: not in the folder, which training must find empty."""
+    return job.folder.with_name(f"{job.folder.name}.{suffix}")
 
 
 class Failure(NamedTuple):
@@ -39,11 +63,22 @@ class _Running(NamedTuple):
     process: subprocess.Popen[bytes]
     began: float
     lock: IO[str]
+    gpu: str | None
 
 
-def run_jobs(jobs: Sequence[Job], *, at_once: int, say: Say, keep: Callable[[], None] = lambda: None) -> list[Failure]:
-    """Run what is not finished, `at_once` at a time, and return what failed; `keep` is called when one has ended."""
-    states = [(job, state(job)) for job in jobs]
+def run_jobs(
+    jobs: Sequence[Job],
+    *,
+    at_once: int,
+    say: Say,
+    keep: Callable[[], None] = lambda: None,
+    gpus: Sequence[str] = (),
+) -> list[Failure]:
+    """Run what is not finished, `at_once` at a time, and return what failed; `keep` is called when one has ended.
+
+    gpus: names of GPUs, one for each of those at once (default: each job sees whatever there is).
+    """
+    states = [(job, job.state()) for job in jobs]
     waiting = [job for job, now in states if now in ("missing", "begun", "trained")]
     failures = [Failure(job, _told_apart(job)) for job, now in states if now == "other"]
     running: list[_Running] = []
@@ -57,7 +92,7 @@ def run_jobs(jobs: Sequence[Job], *, at_once: int, say: Say, keep: Callable[[], 
         try:
             while waiting or running:
                 before = len(waiting) + len(running)
-                _start_some(waiting, running, at_once, say, said)
+                _start_some(waiting, running, at_once, say, said, gpus)
                 time.sleep(LOOK_EVERY_S)
                 failures += _finish_some(waiting, running, total, say)
                 if len(waiting) + len(running) < before:
@@ -74,7 +109,9 @@ def _told_apart(job: Job) -> str:
     return f"{job.folder} holds a run with other settings: delete it, or give another --out"
 
 
-def _start_some(waiting: list[Job], running: list[_Running], at_once: int, say: Say, said: set[str]) -> None:
+def _start_some(
+    waiting: list[Job], running: list[_Running], at_once: int, say: Say, said: set[str], gpus: Sequence[str]
+) -> None:
     elsewhere: set[Path] = set()
     for job in list(waiting):
         if len(running) + len(elsewhere) >= at_once:
@@ -86,11 +123,12 @@ def _start_some(waiting: list[Job], running: list[_Running], at_once: int, say: 
                 elsewhere.add(job.folder)
             continue
         waiting.remove(job)
-        if state(job) == "finished":
+        if job.state() == "finished":
             say(f"{job.name} was finished meanwhile")
             lock.close()
         else:
-            running.append(_start(job, lock, at_once, say))
+            free = [gpu for gpu in gpus if gpu not in [each.gpu for each in running]]
+            running.append(_start(job, lock, at_once, say, free[0] if free else None))
 
 
 def _say_once(text: str, said: set[str], say: Say) -> None:
@@ -102,28 +140,29 @@ def _say_once(text: str, said: set[str], say: Say) -> None:
 def _lock(job: Job) -> IO[str] | None:
     """The lock on the job's folder, or None if a process holds it. The run inherits it, and it ends with the run."""
     job.folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = job.beside("lock").open("w")
+    lock = beside(job, "lock").open("w")
     if not lock_descriptor(lock.fileno(), blocking=False):
         lock.close()
         return None
     return lock
 
 
-def _start(job: Job, lock: IO[str], at_once: int, say: Say) -> _Running:
-    now = state(job)
+def _start(job: Job, lock: IO[str], at_once: int, say: Say, gpu: str | None) -> _Running:
+    now = job.state()
     say(f"{job.name}: {({'begun': 'is resumed', 'trained': 'is evaluated'}).get(now, 'starts')}")
-    threads = str(max(1, (os.cpu_count() or 1) // at_once))
-    with job.beside("log").open("wb" if now == "missing" else "ab") as log:
+    mine = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once))}
+    mine |= {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
+    with beside(job, "log").open("wb" if now == "missing" else "ab") as log:
         process = subprocess.Popen(
             job.evaluate if now == "trained" else job.command,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": threads},
+            env={**os.environ, **mine},
             pass_fds=(lock.fileno(),),
             start_new_session=True,  # Ctrl-C is for the runner, which asks its runs one by one
         )
-    return _Running(job, now, process, time.monotonic(), lock)
+    return _Running(job, now, process, time.monotonic(), lock, gpu)
 
 
 def _finish_some(waiting: list[Job], running: list[_Running], total: int, say: Say) -> list[Failure]:
@@ -131,7 +170,7 @@ def _finish_some(waiting: list[Job], running: list[_Running], total: int, say: S
     for done in [each for each in running if each.process.poll() is not None]:
         running.remove(done)
         done.lock.close()
-        job, now = done.job, state(done.job) if done.process.returncode == 0 else None
+        job, now = done.job, done.job.state() if done.process.returncode == 0 else None
         minutes = f"{(time.monotonic() - done.began) / 60:.1f} min"
         if now == "trained" and done.before != "trained":
             say(f"{job.name}: trained in {minutes}")
@@ -146,7 +185,7 @@ def _finish_some(waiting: list[Job], running: list[_Running], total: int, say: S
 
 def _fail(done: _Running, waiting: list[Job]) -> list[Failure]:
     """Why it failed; those that wait for the same training fail with it, rather than start it again."""
-    job, log = done.job, done.job.beside("log")
+    job, log = done.job, beside(done.job, "log")
     failures = [Failure(job, f"exit code {done.process.returncode}, the end of {log}:\n{_tail(log)}")]
     if done.before != "trained":
         for other in [other for other in waiting if other.folder == job.folder]:

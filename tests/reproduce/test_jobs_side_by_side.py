@@ -11,10 +11,10 @@ import pytest
 from filelock import lock_descriptor
 from tiny_table import pretend
 
-from saccade.reproduce.jobs import Job, list_jobs, state
-from saccade.reproduce.runner import run_jobs
+from saccade.reproduce.jobs import Job, list_jobs
 from saccade.runs.run_facts import SCHEMA
 from saccade.training.recipe import dump_recipe
+from saccade.training.side_by_side import beside, run_jobs
 
 # A run that writes what training writes: it begins, works, counts how often it was started, and finishes.
 SCRIPT = (
@@ -84,7 +84,7 @@ def test_what_is_missing_is_run_and_what_is_done_is_skipped(jobs, request_):
     said = []
     assert run_jobs([fake(job) for job in jobs], at_once=2, say=said.append) == []
     assert [starts(job) for job in jobs] == [0, 1, 1, 1]
-    assert all(state(job) == "finished" for job in jobs)
+    assert all(job.state() == "finished" for job in jobs)
     assert said[0] == "1 of 4 runs are finished already"
     assert sum("done in" in line for line in said) == 3
     run_jobs([fake(job) for job in jobs], at_once=2, say=said.append)
@@ -97,7 +97,7 @@ def test_a_failing_run_is_told_and_the_others_go_on(jobs):
     assert [failure.job.name for failure in failures] == ["one, seed 0"]
     assert "exit code 3" in failures[0].reason
     assert "out of cheese" in failures[0].reason
-    assert [state(job) for job in jobs] == ["missing", "finished", "finished", "finished"]
+    assert [job.state() for job in jobs] == ["missing", "finished", "finished", "finished"]
 
 
 def test_what_is_told_of_a_failure_is_not_of_an_earlier_one(jobs):
@@ -112,14 +112,14 @@ def test_the_table_is_kept_after_every_run(jobs):
     finished = []
 
     def keep():
-        finished.append(sum(state(job) == "finished" for job in jobs))
+        finished.append(sum(job.state() == "finished" for job in jobs))
 
     run_jobs([fake(job) for job in jobs], at_once=1, say=lambda text: None, keep=keep)
     assert finished == [1, 2, 3, 4]
 
 
 def test_the_table_is_kept_when_another_runner_has_finished_a_run(jobs, request_):
-    held = jobs[0].beside("lock")
+    held = beside(jobs[0], "lock")
     held.parent.mkdir(parents=True)
     kept = []
     with held.open("w") as lock:
@@ -130,12 +130,12 @@ def test_the_table_is_kept_when_another_runner_has_finished_a_run(jobs, request_
                 pretend(request_, jobs[0].row, 0, 0.5)
                 lock.close()
 
-        run_jobs(jobs[:1], at_once=1, say=finish_elsewhere, keep=lambda: kept.append(state(jobs[0])))
+        run_jobs(jobs[:1], at_once=1, say=finish_elsewhere, keep=lambda: kept.append(jobs[0].state()))
     assert kept == ["finished"]
 
 
 def test_runs_left_behind_take_their_place_among_those_at_once(jobs):
-    held = jobs[0].beside("lock")
+    held = beside(jobs[0], "lock")
     held.parent.mkdir(parents=True)
     behind = subprocess.Popen(["flock", str(held), "sleep", "2"])
     time.sleep(0.5)
@@ -182,7 +182,7 @@ def pair(shared) -> list[Job]:
 def test_rows_that_share_a_run_train_it_once(pair, at_once, order):
     said = []
     assert run_jobs([fake_both(job, 0.5) for job in pair[::order]], at_once=at_once, say=said.append) == []
-    assert [state(job) for job in pair] == ["finished", "finished"]
+    assert [job.state() for job in pair] == ["finished", "finished"]
     assert (starts(pair[0]), evaluations(pair[0])) == (1, 1)
     assert sum("done in" in line for line in said) + sum("finished meanwhile" in line for line in said) == 2
     run_jobs([fake_both(job) for job in pair], at_once=at_once, say=said.append)
@@ -191,7 +191,7 @@ def test_rows_that_share_a_run_train_it_once(pair, at_once, order):
 
 def test_after_a_kill_between_training_and_evaluation_only_the_evaluation_is_made(pair, shared):
     pretend(shared, pair[1].row, 0, 0.5)
-    assert [state(job) for job in pair] == ["trained", "finished"]
+    assert [job.state() for job in pair] == ["trained", "finished"]
     said = []
     assert run_jobs([fake_both(job) for job in pair], at_once=2, say=said.append) == []
     assert (starts(pair[0]), evaluations(pair[0])) == (0, 1)
@@ -202,22 +202,22 @@ def test_an_evaluation_that_ends_well_and_writes_nothing_is_a_failure_not_a_loop
     (failure,) = run_jobs([fake_both(job, wrote="elsewhere.json") for job in pair], at_once=2, say=lambda text: None)
     assert failure.job.name == "soft, seed 0"
     assert (starts(pair[0]), evaluations(pair[0])) == (1, 1)
-    assert [state(job) for job in pair] == ["trained", "finished"]
+    assert [job.state() for job in pair] == ["trained", "finished"]
 
 
 def test_a_shared_training_that_fails_is_not_tried_again_by_the_other_row(pair):
-    code = f"import sys; open({str(pair[0].beside('starts'))!r}, 'a').write('1'); sys.exit(3)"
+    code = f"import sys; open({str(beside(pair[0], 'starts'))!r}, 'a').write('1'); sys.exit(3)"
     broken = [fake_both(job)._replace(command=(sys.executable, "-c", code)) for job in pair]
     failures = run_jobs(broken, at_once=2, say=lambda text: None)
     assert [failure.job.name for failure in failures] == ["soft, seed 0", "two, seed 0"]
     assert failures[1].reason == "it shares the run of soft, seed 0, which failed"
-    assert pair[0].beside("starts").read_text() == "1"
+    assert beside(pair[0], "starts").read_text() == "1"
 
 
 RUNNER = """
 import pickle, sys
 from pathlib import Path
-from saccade.reproduce.runner import run_jobs
+from saccade.training.side_by_side import run_jobs
 jobs = pickle.loads(Path(sys.argv[1]).read_bytes())
 try:
     run_jobs(jobs, at_once=2, say=lambda text: print(text, flush=True))
@@ -246,14 +246,14 @@ def test_stopping_lets_every_run_save(jobs, tmp_path, kind):
     runner.send_signal(kind)
     assert runner.wait(20) == 130
     assert [(job.folder / "saved").exists() for job in jobs] == [True, True, False, False]
-    assert [state(job) for job in jobs[:2]] == ["begun", "begun"]
+    assert [job.state() for job in jobs[:2]] == ["begun", "begun"]
 
 
 def test_after_a_killed_runner_the_next_waits_for_what_still_runs(jobs, tmp_path):
     runner = run_apart([fake(job, 2.0) for job in jobs], tmp_path)
     runner.kill()
     runner.wait()
-    assert [state(job) for job in jobs[:2]] == ["begun", "begun"]  # left behind, still at work
+    assert [job.state() for job in jobs[:2]] == ["begun", "begun"]  # left behind, still at work
     assert run_jobs([fake(job) for job in jobs], at_once=2, say=lambda text: None) == []
-    assert all(state(job) == "finished" for job in jobs)
+    assert all(job.state() == "finished" for job in jobs)
     assert [starts(job) for job in jobs] == [1, 1, 1, 1]  # nobody was started twice

@@ -1,0 +1,40 @@
+"""Runs in folds → one `report.html`: their numbers, what is taken for what, and the way to each fold's own report."""
+
+from pathlib import Path
+
+from saccade.report.fold_numbers import FoldSummary, sum_up
+from saccade.report.numbers import percent
+from saccade.report.page import show_confusions, tile
+from saccade.report.rendering import write_rendered
+from saccade.runs import FoldFolder
+
+
+def write_fold_page(folds: FoldFolder, out: Path | None = None) -> Path:
+    """Write the report and `summary.json` of finished folds, and return the report's path."""
+    summary, table = sum_up(folds), folds.out_of_fold().table
+    folds.write_summary(summary.tree())
+    rest = summary.without_repeated
+    return write_rendered(
+        out or folds.report_file,
+        "folds.html.jinja",
+        title=folds.name,
+        summary=_say(summary),
+        tiles=[tile(number) for number in summary.everything.together],
+        columns=summary.everything.columns,
+        rows=summary.everything.rows(),
+        rest=rest and {"images": rest.images, "columns": rest.columns, "rows": rest.rows()},
+        confusions=show_confusions(table),
+        reports=[(name, f"fold-{name}/{run.report_file.name}") for name, run in folds.runs().items()],
+        predictions=folds.out_of_fold_file.name,
+    )
+
+
+def _say(summary: FoldSummary) -> str:
+    numbers = summary.everything
+    mean, deviation = numbers.spread("accuracy")
+    whose = f"of the class {summary.positive}" if summary.positive else "means over classes"
+    return (
+        f"{len(numbers.folds)} runs, each tested on one fold and trained on the others. Of {numbers.images:,} images "
+        f"{percent(numbers.together[0].estimate.value)} are answered right by the model that had not seen their fold; "
+        f"over the folds {100 * mean:.1f} ± {100 * deviation:.1f}%. Average precision and AUROC are {whose}."
+    )
