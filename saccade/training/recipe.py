@@ -174,8 +174,8 @@ class Recipe:
             )
         if self.final and self.training.frozen:
             raise ValueError(
-                "final is true and training.frozen too, which asks the validation images what the model is made of: leave "
-                "final out, its heads see them in the end"
+                "final is true and training.frozen too, which asks the validation images what to make the model of: "
+                "leave final out, its heads see them in the end"
             )
         phases, selection = [span.phase for span in self.plan.spans], self.model.selection
         soft = selection.get("name") == "perturbed" and not selection.get("discrete", True)

@@ -60,9 +60,9 @@ def show(start: FrozenStart) -> Table:
 def say(start: FrozenStart) -> str:
     """What the model is made of, in a line."""
     if start.patches is None:
-        return "patches make it worse: a plain network on the view is the better model here"
-    where = {"detail": "where the view lacks detail", "search": "where the search looks"}[start.patches]
-    return f"taken: {start.taken.name}, patches {where}"
+        return "patches do not help here: a plain network on the view is the better model"
+    where = {"detail": "lie where the view lacks detail", "search": "lie where the search looks"}[start.patches]
+    return f"taken: {start.taken.name}; patches {where}"
 
 
 def _describe(start: FrozenStart) -> dict[str, object]:

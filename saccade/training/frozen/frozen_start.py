@@ -8,8 +8,8 @@
 
 Nothing has to be found before something can be read, so it starts every time. Each answer is learnt alone, and judged
 by the log-loss on images that its head never saw (`heads`): a network that may learn knows its images by heart, and
-then any patch explains the label. Patches are kept unless they make it worse by more than a standard error; if they do,
-a plain network on the view is the better model.
+then any patch explains the label. An answer is added where that makes the log-loss smaller. If the glance is best
+alone, a plain network on the view is the better model.
 
 The validation images are one of the parts on which heads are judged. So there are two models: one that never saw them,
 from which training goes on and which it must beat, and one that saw everything.
@@ -157,15 +157,14 @@ def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, 
     by_patches = judge_bags("patches", read, patches)
     together = judge.judge(f"{view.name} and patches", view.logits + by_patches.logits)
     answers = (by_glance, by_search, both, by_patches, together)
-    worse = together.losses - view.losses
-    if worse.mean() > worse.std() / len(worse) ** 0.5:
-        plain = _fit_plain(config, judge, batches("views"))
-        return FrozenStart(answers, by_glance, None, *plain)
+    taken = min(view, together, key=lambda answer: answer.loss)
+    if taken is by_glance:
+        return FrozenStart(answers, taken, None, *_fit_plain(config, judge, batches("views")))
     fitted = (
-        _install(model, view.name, standard, glance.blind[0], where.blind[0], read.blind[0]),
-        _install(model, view.name, standard, glance.seeing, where.seeing, read.seeing),
+        _install(model, taken.name, standard, glance.blind[0], where.blind[0], read.blind[0]),
+        _install(model, taken.name, standard, glance.seeing, where.seeing, read.seeing),
     )
-    return FrozenStart(answers, together, "detail" if view is by_glance else "search", *fitted)
+    return FrozenStart(answers, taken, "detail" if view is by_glance else "search", *fitted)
 
 
 # ---- what the network sees
@@ -211,14 +210,14 @@ def _images(model: System, batches: Iterable[Batch]) -> Iterable[Any]:
 # ---- heads → model
 
 
-def _install(model: Any, view: str, standard: Standard, glance: nn.Linear, where: BagHead, read: BagHead) -> System:
+def _install(model: Any, taken: str, standard: Standard, glance: nn.Linear, where: BagHead, read: BagHead) -> System:
     """A copy of the model with what the heads learnt: what they answer is added up by its linear layer."""
     made = deepcopy(model)
     for attention, head in ((made.scorer.attention, where), (made.features.attention, read)):
         attention.load_state_dict(head.attention.state_dict())
         standard.fold(attention.describe)
     answers = [read.linear(), where.linear(), (glance.weight, glance.bias)]
-    counts = (True, "search" in view, "glance" in view)
+    counts = [name in taken for name in ("patches", "search", "glance")]
     made.prediction.weight.copy_(
         torch.cat([weight * used for (weight, _), used in zip(answers, counts, strict=True)], dim=1)
     )
