@@ -51,6 +51,5 @@ def test_nor_do_c_libraries_nor_the_process_that_decodes(model_folder, uploads, 
     near = {path for path in opened if path.is_relative_to(folder) or path.name in ("secret.jpg", "pipe")}
     assert near <= {uploads, *uploads.iterdir(), *(folder / str(number) for number in range(4))}
     assert uploads / "vms0.vms" in near  # it is looked at, and strace sees it
-    started = re.findall(r'execve(?:at)?\("([^"]+)".* = 0', text)
-    assert set(started) == {sys.executable}
-    assert len(started) == 3  # this process, and the one that decodes for each of its guards
+    begin = text.index(f'"{uploads}/')  # modules are imported and guards started before
+    assert re.findall(r'execve(?:at)?\("([^"]+)"', text[begin:]) == []
