@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from saccade.images.bad_image import BadImage, Fault, require_file
-from saccade.images.decoding_cost import MAX_BYTES, MAX_PIXELS, RGB_BYTES
+from saccade.images.decoding_cost import MAX_PIXELS, allowed_bytes
 from saccade.images.pyramid import Box, NotASlideError
 
 SUPPORTED = sys.platform == "linux"
@@ -45,7 +45,7 @@ _SEALS = 0x0002 | 0x0004  # F_SEAL_SHRINK, F_SEAL_GROW: shared memory that shrin
 class Limits(NamedTuple):
     """What one request may take: seconds on the clock and of the processor, and bytes of memory.
 
-    By default the memory is what `memory.check_size` allows for as many pixels as are asked for.
+    By default the memory is what `decoding_cost` allows for as many pixels as are asked for.
     """
 
     wall_s: float = 60.0
@@ -56,7 +56,7 @@ class Limits(NamedTuple):
         """With the memory as a number."""
         if self.memory_bytes is not None:
             return self
-        return self._replace(memory_bytes=max(MAX_BYTES, RGB_BYTES * max_pixels) + ROOM_BYTES)
+        return self._replace(memory_bytes=allowed_bytes(max_pixels) + ROOM_BYTES)
 
 
 class Guard:
@@ -103,7 +103,7 @@ class Guard:
             worker.end()
 
     def read_pixels(self, path: Path, *, max_pixels: int = MAX_PIXELS) -> np.ndarray:
-        """`decode.read_pixels`; whoever allows more pixels than by default allows their memory too."""
+        """`decode.read_pixels`."""
         return self._ask(path, "read_pixels", max_pixels=max_pixels)
 
     def header_size(self, path: Path) -> tuple[int, int] | None:

@@ -72,7 +72,7 @@ def _new_block(size: int) -> tuple[int, mmap.mmap]:
 
 
 # Of the few slides people look at in turn; a file that changed in between is another one.
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)
 def _pyramid(path: Path, single_file: bool, changed_ns: int):
     return open_pyramid(path, single_file=single_file)
 

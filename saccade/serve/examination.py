@@ -38,7 +38,7 @@ def examine(
     """
     try:
         with _stopping(predictor.model, guard, deadline.end):
-            pyramid = _check_size(path, limits, guard)
+            _check_size(path, limits, guard)
             source = predictor.reader._replace(single_file=True, guard=guard).open(path)
             prediction = predictor(source, crops=True)
     except BadImage as error:
@@ -50,7 +50,7 @@ def examine(
     except (MemoryError, RuntimeError) as error:  # torch says with a RuntimeError that memory is short
         logging.getLogger(__name__).exception("looking at an image failed")
         raise try_later("the server is short of memory, or its model failed on this image") from error
-    if pyramid:
+    if isinstance(source, SlideImage):
         return Kept(SlideTiles(path, prediction.size, tile_guard), prediction, path)
     return Kept(PixelTiles(path, prediction.size, tile_guard, max_pixels=limits.max_pixels), prediction, path)
 
@@ -81,19 +81,17 @@ def _stopping(model: nn.Module, guard: Guard | None, moment: float) -> Iterator[
         yield
 
 
-def _check_size(path: Path, limits: Limits, guard: Guard | None) -> bool:
-    """Whether the file is a pyramid, of which only parts are read; 413 if it has too many pixels, by its header."""
+def _check_size(path: Path, limits: Limits, guard: Guard | None) -> None:
+    """413 if the file has too many pixels, by its header; a pyramid, of which only parts are read, may have more."""
     try:
         slide = SlideImage(path, single_file=True, guard=guard)  # uploads are files of strangers
     except NotASlideError:
         slide = None
     # Without a coarser level the view would need every pixel anyway.
     if slide is not None and len(slide.pyramid.sizes) > 1:
-        _check(slide.size, limits.max_slide_pixels)
-        return True
+        return _check(slide.size, limits.max_slide_pixels)
     ask = guard.header_size if guard else header_size
-    _check(ask(path) or (0, 0), limits.max_pixels)  # what Pillow does not know, decoding will tell
-    return False
+    return _check(ask(path) or (0, 0), limits.max_pixels)  # what Pillow does not know, decoding will tell
 
 
 def _check(size: tuple[int, int], max_pixels: int) -> None:

@@ -72,10 +72,13 @@ class SlideTiles:
     size: height and width at full resolution.
     """
 
-    num_bytes = KEPT_BYTES  # what the decoded tiles of its file may grow to while people look around
-
     def __init__(self, path: Path, size: tuple[int, int], guard: Guard | None = None):
         self.size, self._path, self._guard = size, path, guard
+
+    @property
+    def num_bytes(self) -> int:
+        """What the decoded tiles of its file may grow to while people look around; a guard's process has its own."""
+        return 0 if self._guard else KEPT_BYTES
 
     @cached_property
     def _slide(self) -> SlideImage:
