@@ -12,6 +12,7 @@ from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import NonNegativeInt, PositiveFloat, restricted_number_type
 
 from saccade.cli.command import Command
+from saccade.cli.memory import return_freed_memory
 
 NEEDS = ("fastapi", "uvicorn", "python_multipart")
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
@@ -74,6 +75,7 @@ def serve(args: Namespace) -> int:
     )
     with _listen(args.host, int(args.port)) as sock:
         entry = _guard_entry(args, sock)
+        return_freed_memory()
         predictor = Predictor(args.run, device=args.device, max_pixels=limits.max_pixels)
         name = args.run.resolve().name
         app = create_app(predictor, name=name, limits=limits, hosts=entry.hosts, token=entry.token)

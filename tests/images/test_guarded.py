@@ -138,10 +138,9 @@ def test_a_thread_may_have_one_deadline_for_all_it_asks(guard, photo, tmp_path):
     guard.read_pixels(photo)
     begin = time.monotonic()
     with guard.until(begin + 0.3):
+        guard.read_pixels(photo)
         with pytest.raises(BadImage, match=r"slow\.png: reading it took longer") as caught:
-            while True:  # none takes long alone
-                guard.read_pixels(photo)
-                guard.read_pixels(tmp_path / "slow.png")
+            guard.read_pixels(tmp_path / "slow.png")
         with pytest.raises(BadImage, match="there was no time left to read it") as late:
             guard.read_pixels(photo)
     assert caught.value.fault is late.value.fault is Fault.SLOW
