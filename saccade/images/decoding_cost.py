@@ -39,9 +39,7 @@ def check_cost(path: Path, image: Image.Image, max_pixels: int) -> None:
 
 
 def check_size(path: Path, size: tuple[int, int], max_pixels: int, needed: int) -> None:
-    """Refuse a picture of `size` (height, width) whose reading takes `needed` bytes, if that is beyond the limits.
-
-    """
+    """Refuse a picture of `size` (height, width) whose reading takes `needed` bytes, if that is beyond the limits."""
     (height, width), allowed = size, allowed_bytes(max_pixels)
     if height * width > max_pixels:
         too_much = f"{height * width / 1e6:,.0f} megapixels, the limit is {max_pixels / 1e6:,.0f}"

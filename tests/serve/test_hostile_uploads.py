@@ -1,4 +1,4 @@
-"""Small files that take much, sent to a server: refused or given up in time, in little memory, and the next is answered."""
+"""Small files that take much, sent to a server: answered in time, in little memory, and the next one too."""
 
 import os
 import re
