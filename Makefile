@@ -33,10 +33,12 @@ benchmarks: $(READY)
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
 	$(BIN)/saccade reproduce speed
 
-# Mutated images through every reader, for as long as it takes; the default tests do a few hundred.
+# Damaged images through every reader and command, then, where atheris is installed, readers by coverage: hours. The
+# default tests do a few hundred.
 SEED ?= 1
 fuzz: $(READY)
 	$(BIN)/python -W ignore tests/hostile/fuzz.py --count 20000 --seed $(SEED)
+	$(BIN)/python -W ignore tests/hostile/fuzz_readers.py --seconds 1800
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -116,8 +116,9 @@ class PatchSelectionModel(System):
         """
         self.check_images(image)
         image = self.with_positions(image, size)
+        view = self.view(image)  # before the grid: a file may say any size, and its view has a limit
         grid = self.grid(image.shape[-2:], image.device, size)
-        raw_scores, context = self.scorer(self.view(image))  # B N, B E
+        raw_scores, context = self.scorer(view)  # B N, B E
         scores = self.selection.normalize(raw_scores)  # B N
         if grid.inside is not None:
             raw_scores, scores = ignore_outside(raw_scores, grid.inside, self.selection.normalize)
