@@ -119,8 +119,12 @@ def train(words: Sequence[str]) -> int:
     try:
         run(recipe, files, records=records, console=console)
     except Stopped as stopped:
-        console.print(f"{stopped}; all is saved in {typed.out}, and the same command resumes it")
+        console.print(f"{stopped}; all is saved in {typed.out}, and the same command resumes it", markup=False)
         return 130
+    except (ValueError, OSError) as error:
+        if path:
+            error.add_note(f"recipe: {path}")
+        raise
     if files.writes and not complete:
         console.print(f"report: {write_report(files).absolute().as_uri()}", soft_wrap=True)
     return 0
@@ -128,6 +132,8 @@ def train(words: Sequence[str]) -> int:
 
 def choose_recipe(typed: Typed, console: "Console") -> tuple["Recipe", "Records | None"]:
     """On one's own data: what was not given is chosen from the images, and told with the reason."""
+    from rich.markup import escape
+
     from saccade.building import check_parts
     from saccade.runs import RunFolder
     from saccade.training.batches import open_records
@@ -146,7 +152,8 @@ def choose_recipe(typed: Typed, console: "Console") -> tuple["Recipe", "Records 
     records = open_records(recipe.data, seed=recipe.seed)
     choices = propose(records, seen=sample_sizes(records), given=given)
     for choice in choices:
-        console.print(f"[bold]{choice.key}[/bold] {choice.value}: {choice.reason}", highlight=False)
+        told = escape(f"{choice.value}: {choice.reason}")  # which may name what rich takes for markup
+        console.print(f"[bold]{choice.key}[/bold] {told}", highlight=False)
     chosen = [_as_flag(choice.key, choice.value) for choice in choices]
     return parse_recipe([here, *typed.flags, *chosen]), records
 

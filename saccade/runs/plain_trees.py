@@ -1,36 +1,59 @@
-"""YAML and JSON files of a run: written whole, and read with an error that names the file and says what to do."""
+"""YAML and JSON files of a run: written whole, and read with an error that names the file and says what to do.
+
+A few hundred bytes of YAML can stand for billions of values, each an alias of a list of aliases: what a file stands for
+is counted before it is made.
+"""
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from saccade.files import write_whole
+from saccade.files import told, write_whole
+
+MAX_BYTES, MAX_VALUES = 2**20, 10_000  # of a YAML file; a recipe has a few hundred values
 
 
 def read_yaml(path: Path, remedy: str) -> dict[str, Any]:
     """The tree in a YAML file."""
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(f"{path}: larger than {MAX_BYTES:,} bytes, so it is no recipe; {remedy}")
     try:
-        tree = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not YAML ({' '.join(str(error).split())}); {remedy}") from error
+        text = path.read_text(encoding="utf-8")
+        if _count(yaml.compose(text, yaml.SafeLoader), {}) > MAX_VALUES:
+            raise ValueError(f"its aliases stand for more than {MAX_VALUES:,} values")
+        tree = yaml.safe_load(text)
+    except Exception as error:  # of PyYAML also TypeError, RecursionError, …
+        raise ValueError(f"{path}: not YAML that can be read ({told(error)}); {remedy}") from error
     return _as_tree(path, tree, remedy)
+
+
+def _count(node: Any, known: dict[int, float]) -> float:
+    """How many values a node of YAML stands for; no end of them if it is within itself."""
+    if id(node) not in known:
+        known[id(node)] = math.inf
+        inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+        children = [child for each in inner for child in (each if isinstance(each, tuple) else (each,))]
+        known[id(node)] = 1 + sum(_count(child, known) for child in children)
+    return known[id(node)]
 
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
     """The tree in a JSON file."""
     try:
-        tree = json.loads(path.read_text())
-    except ValueError as error:
-        raise ValueError(f"{path}: not JSON ({error}); {remedy}") from error
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not JSON ({told(error)}); {remedy}") from error
     return _as_tree(path, tree, remedy)
 
 
 def _as_tree(path: Path, tree: Any, remedy: str) -> dict[str, Any]:
     if not isinstance(tree, dict):
-        raise ValueError(f"{path}: holds a {type(tree).__name__}, expected keys and values; {remedy}")
+        what = "nothing" if tree is None else f"a {type(tree).__name__}"
+        raise ValueError(f"{path}: holds {what}, expected keys and values; {remedy}")
     return tree
 
 

@@ -10,11 +10,11 @@ import json
 import math
 import re
 from argparse import ArgumentError
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, get_origin, get_type_hints
 
 import yaml
 from jsonargparse import ActionConfigFile, ArgumentParser, Namespace  # pyright: ignore[reportPrivateImportUsage]
@@ -22,6 +22,7 @@ from jsonargparse import ActionConfigFile, ArgumentParser, Namespace  # pyright:
 from saccade.config import Stages
 from saccade.options import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, Range, check_ranges, describe
 from saccade.recipes import find_recipe
+from saccade.runs.plain_trees import read_yaml
 from saccade.training.phases import Plan, Training
 
 BELOW_ONE = Range("0 or more and below 1", lambda value: 0 <= value < 1)
@@ -194,7 +195,14 @@ def load_recipe(source: str | Path, flags: Sequence[str] = ()) -> Recipe:
     path = find_recipe(str(source))
     if path is None:
         raise ValueError(f"{source} is not a recipe: expected a .yaml file, or a name that `saccade recipes` lists")
-    return parse_recipe([f"--recipe={path}", *flags])
+    tree = read_yaml(path, "give a recipe, such as those that `saccade recipes` lists")
+    file = f"--recipe={path}"
+    try:
+        _check_sections(tree)
+        recipe = parse_recipe([file])
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return parse_recipe([file, *flags]) if flags else recipe
 
 
 def parse_recipe(flags: Sequence[str]) -> Recipe:
@@ -205,7 +213,9 @@ def parse_recipe(flags: Sequence[str]) -> Recipe:
     ValueError: optimizer.lr is fast: expected a number
     """
     parser = _make_parser()
-    built = parser.instantiate(_parse(parser, flags))
+    parsed = _parse(parser, flags)
+    _check_sections({key.name: parsed[key.name] for key in fields(Recipe)})
+    built = parser.instantiate(parsed)
     return Recipe(**{key.name: built[key.name] for key in fields(Recipe)})
 
 
@@ -230,6 +240,20 @@ def _parse(parser: ArgumentParser, flags: Sequence[str], *, defaults: bool = Tru
         return parser.parse_args(flags, defaults=defaults)
     except ArgumentError as error:
         raise ValueError(_explain(str(error))) from error
+
+
+def _check_sections(tree: Mapping[str, Any], section: Any = Recipe, key: str = "") -> None:
+    """Refuse unknown keys, and sections with nothing in them, which somebody forgot to fill in or to delete."""
+    known = get_type_hints(section)
+    if unknown := [name for name in tree if name not in known]:
+        raise ValueError(f"no key {', '.join(key + str(name) for name in unknown)}: expected some of {', '.join(known)}")
+    for name, annotation in known.items():
+        holds_keys = is_dataclass(annotation) or get_origin(annotation) is dict
+        if holds_keys and name in tree:
+            if tree[name] is None:
+                raise ValueError(f"{key}{name} is empty: expected keys with values; leave it out for the defaults")
+            if is_dataclass(annotation) and isinstance(tree[name], Mapping):
+                _check_sections(tree[name], annotation, f"{key}{name}.")
 
 
 def _explain(error: str) -> str:

@@ -47,7 +47,7 @@ def train(
     check_parts(recipe.model, recipe.imports)
     check_folder(files, recipe)
     if files.finished:
-        console.print(f"{files.path} is finished; give another folder to train again", soft_wrap=True)
+        console.print(f"{files.path} is finished; give another folder to train again", soft_wrap=True, markup=False)
         return files.path
     fabric = make_fabric(recipe)
     seed_everything(recipe.seed, verbose=False)
@@ -158,7 +158,7 @@ def evaluate(
     else:
         records = _as_given(data, split, recipe.data.options)
     dataset = open_split(_with_classes(records, model.config.classes), name, recipe.data, model.config.preparation)
-    console.print(f"{len(dataset)} images of {records.root}", soft_wrap=True, highlight=False)
+    console.print(f"{len(dataset)} images of {records.root}", soft_wrap=True, highlight=False, markup=False)
     if data is not None:
         name = f"{source_name(data)}-{name}"
     if selection is not None:
