@@ -14,15 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_origin, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 import yaml
 from jsonargparse import ActionConfigFile, ArgumentParser, Namespace  # pyright: ignore[reportPrivateImportUsage]
 
 from saccade.config import Stages
-from saccade.options import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, Range, check_ranges, describe
+from saccade.options import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, Range, check_ranges, describe, fits
 from saccade.recipes import find_recipe
-from saccade.runs.plain_trees import read_yaml
+from saccade.plain_trees import read_yaml
 from saccade.training.phases import Plan, Training
 
 BELOW_ONE = Range("0 or more and below 1", lambda value: 0 <= value < 1)
@@ -214,7 +214,7 @@ def parse_recipe(flags: Sequence[str]) -> Recipe:
     """
     parser = _make_parser()
     parsed = _parse(parser, flags)
-    _check_sections({key.name: parsed[key.name] for key in fields(Recipe)})
+    _check_sections({key: value for key, value in parsed.as_dict().items() if key != "recipe"})
     built = parser.instantiate(parsed)
     return Recipe(**{key.name: built[key.name] for key in fields(Recipe)})
 
@@ -243,17 +243,18 @@ def _parse(parser: ArgumentParser, flags: Sequence[str], *, defaults: bool = Tru
 
 
 def _check_sections(tree: Mapping[str, Any], section: Any = Recipe, key: str = "") -> None:
-    """Refuse unknown keys, and sections with nothing in them, which somebody forgot to fill in or to delete."""
+    """Refuse unknown keys, and keys with nothing behind them, which somebody forgot to fill in or to delete."""
     known = get_type_hints(section)
     if unknown := [name for name in tree if name not in known]:
         raise ValueError(f"no key {', '.join(key + str(name) for name in unknown)}: expected some of {', '.join(known)}")
-    for name, annotation in known.items():
-        holds_keys = is_dataclass(annotation) or get_origin(annotation) is dict
-        if holds_keys and name in tree:
-            if tree[name] is None:
-                raise ValueError(f"{key}{name} is empty: expected keys with values; leave it out for the defaults")
-            if is_dataclass(annotation) and isinstance(tree[name], Mapping):
-                _check_sections(tree[name], annotation, f"{key}{name}.")
+    for name, value in tree.items():
+        annotation = known[name]
+        if value is None and not fits(None, annotation):
+            raise ValueError(f"{key}{name} is empty: expected {describe(annotation)}; leave it out for the default")
+        if is_dataclass(annotation):
+            if not isinstance(value, Mapping):
+                raise ValueError(f"{key}{name} is {value}: expected {describe(annotation)}")
+            _check_sections(value, annotation, f"{key}{name}.")
 
 
 def _explain(error: str) -> str:

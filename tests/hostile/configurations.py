@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import yaml
 
-from saccade.model_files import BLANK, _reckon
 from tests.hostile.mutations import mutate
 
 ODD = (
@@ -61,15 +60,6 @@ def odd_file(path: Path, seed: int) -> None:
     """Damage any file of a run folder as its kind asks for."""
     odd = {".yaml": odd_yaml, ".json": odd_json}.get(path.suffix, mutate)
     path.write_bytes(odd(path.read_bytes(), seed))
-
-
-def seal(folder: Path) -> None:
-    """Give a changed model the checksum it would have if it had been saved so."""
-    weights = folder / "model.safetensors"
-    content = weights.read_bytes()
-    checksum, place = _reckon((folder / "config.json").read_bytes(), content)
-    if place >= 0:
-        weights.write_bytes(content[:place] + checksum + content[place + len(BLANK) :])
 
 
 def flip(data: bytes, seed: int) -> bytes:

@@ -19,8 +19,9 @@ from typing import Any
 from unittest.mock import patch
 
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]
-from tests.hostile.configurations import odd_file, odd_json, odd_yaml, seal
+from tests.hostile.configurations import odd_file, odd_json, odd_yaml
 from tests.hostile.mutations import mutate
+from tests.sealing import seal
 
 from saccade.cli import main
 from saccade.training.interrupts import StopRequest

@@ -16,6 +16,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from PIL import Image
+from sealing import seal
 
 from saccade import PatchSelectionModel, Predictor
 from saccade.cli import main
@@ -262,6 +263,7 @@ def test_dollars_in_names_of_classes_are_no_formulas(run, photos):
     config = Path("dollars/best/config.json")
     tree = json.loads(config.read_text())
     config.write_text(json.dumps(tree | {"classes": ["$x_$", r"$\frac$"]}))
+    seal(config.parent)
     assert predict(Path("dollars"), "photos/0.png", "photos/1.png", "--overlay", "seen", "--out", "out.csv") == 0
     assert len(list(Path("seen").iterdir())) == 2
 

@@ -1,4 +1,4 @@
-"""YAML and JSON files of a run: written whole, and read with an error that names the file and says what to do.
+"""YAML and JSON files, recipes and those of a run: written whole, and read with an error that names the file and says what to do.
 
 A few hundred bytes of YAML can stand for billions of values, each an alias of a list of aliases: what a file stands for
 is counted before it is made.
@@ -6,13 +6,14 @@ is counted before it is made.
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from saccade.files import told, write_whole
+from saccade.options import describe, fits
 
 MAX_BYTES, MAX_VALUES = 2**20, 10_000  # of a YAML file; a recipe has a few hundred values
 
@@ -48,6 +49,13 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON ({told(error)}); {remedy}") from error
     return _as_tree(path, tree, remedy)
+
+
+def check_types(path: Path, tree: Mapping[str, Any], types: Mapping[str, Any], remedy: str) -> None:
+    """Refuse values that are not of the types they are used as; keys that are not there are fine."""
+    for name, annotation in types.items():
+        if name in tree and not fits(tree[name], annotation):
+            raise ValueError(f"{path}: {name} is {str(tree[name])[:80]}, expected {describe(annotation)}; {remedy}")
 
 
 def _as_tree(path: Path, tree: Any, remedy: str) -> dict[str, Any]:
