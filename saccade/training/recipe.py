@@ -25,6 +25,7 @@ from saccade.recipes import find_recipe
 from saccade.plain_trees import read_yaml
 from saccade.training.phases import Plan, Training
 
+BATCH = Range("at least 1, and at most 1,000,000", lambda value: 1 <= value <= 1_000_000)
 BELOW_ONE = Range("0 or more and below 1", lambda value: 0 <= value < 1)
 ASCENDING = Range(
     "ascending shares of the steps between 0 and 1, such as [0.6, 0.8]",
@@ -142,8 +143,8 @@ class Recipe:
     nodes: int = 1
 
     def __post_init__(self) -> None:
-        counts = dict.fromkeys(("steps", "batch", "validate_every", "devices", "nodes"), AT_LEAST_ONE)
-        check_ranges("", self, **counts, seed=NOT_NEGATIVE)
+        counts = dict.fromkeys(("steps", "validate_every", "devices", "nodes"), AT_LEAST_ONE)
+        check_ranges("", self, **counts, batch=BATCH, seed=NOT_NEGATIVE)
 
     @cached_property
     def plan(self) -> Plan:

@@ -1,7 +1,8 @@
-"""Wrong recipes, model folders and run folders: `python tests/hostile/fuzz_configurations.py --seed 1`.
+"""Wrong recipes, damaged model folders, run folders and checkpoints: `python tests/hostile/fuzz_configurations.py`.
 
-Each is given to the commands that read it. Ends with 1 if one of them raised, hung, or said anything but one line with the
-name of what is wrong.
+Each is a function of its seed and given to the commands that read it. Ends with 1 if one of them raised, hung, or said
+anything but one line with the name of what is wrong; if a damaged model answered; or if a run whose newest checkpoint was
+damaged ended with other weights.
 """
 
 import argparse
@@ -18,8 +19,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from safetensors.torch import load_file
+
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]
-from tests.hostile.configurations import odd_file, odd_json, odd_yaml
+from tests.hostile.configurations import flip, odd_file, odd_json, odd_yaml
 from tests.hostile.mutations import mutate
 from tests.sealing import seal
 
@@ -108,6 +111,22 @@ def wrong_run(sound: Path, seed: int, folder: Path) -> Iterator[str | None]:
     yield complaint(["train", str(sound.parent / "recipe.yaml"), "--out", str(run)], run)[1]
 
 
+def damaged_checkpoint(sound: Path, seed: int, folder: Path) -> Iterator[str | None]:
+    """A run whose newest checkpoint has a flipped bit, or 4 KB of zeros: resumed, it ends as if nothing had been."""
+    run = shutil.copytree(sound, folder / "run")
+    newest = max((run / "checkpoints").iterdir())
+    newest.write_bytes(flip(newest.read_bytes(), seed))
+    err = io.StringIO()
+    with limited(), redirect_stdout(io.StringIO()), redirect_stderr(err):
+        code = main(["train", str(sound.parent / "recipe.yaml"), "--out", str(run)])
+    yield None if code == 0 else f"ended with {code}: {err.getvalue()}"
+    yield None if f"{newest} cannot be read" in err.getvalue() else f"taken without a word: {err.getvalue()}"
+    for name in ("best", "last"):
+        weights, expected = (load_file(place / name / "model.safetensors") for place in (run, sound.parent / "whole"))
+        same = weights.keys() == expected.keys() and all(weights[key].equal(expected[key]) for key in weights)
+        yield None if same else f"other weights in {name}"
+
+
 Case = Callable[[Path, int, Path], Iterator[str | None]]
 
 
@@ -124,15 +143,16 @@ def complaints(case: Case, sound: Path, count: int, *, first_seed: int = 0) -> l
 
 
 def make_sound(folder: Path) -> tuple[Path, Path]:
-    """A recipe and the run of it, with one step and the end to come."""
+    """A recipe and the run of it, with one step and the end to come; and the same run as it ends, in `whole`."""
     from tiny import make_spots, tiny_recipe
 
     from saccade.training.recipe import dump_recipe
 
     recipe = folder / "recipe.yaml"
     recipe.write_text(dump_recipe(tiny_recipe(make_spots(folder / "spots", 20))))
-    with redirect_stdout(io.StringIO()):
+    with redirect_stdout(io.StringIO()), patch("saccade.training.checkpoints.KEPT", 3):
         assert main(["train", str(recipe), "--out", str(folder / "run")]) == 0
+    shutil.copytree(folder / "run", folder / "whole")
     facts = json.loads((folder / "run" / "run.json").read_text())
     del facts["finished"]
     (folder / "run" / "run.json").write_text(json.dumps(facts))
@@ -146,6 +166,7 @@ def run_all() -> int:
     parser.add_argument("--recipes", type=int, default=1000)
     parser.add_argument("--models", type=int, default=500)
     parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--checkpoints", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="saccade-sound-") as folder:
@@ -154,6 +175,7 @@ def run_all() -> int:
             (wrong_recipe, recipe, args.recipes),
             (wrong_model, run, args.models),
             (wrong_run, run, args.runs),
+            (damaged_checkpoint, run, args.checkpoints),
         ]
         found = []
         for case, sound, count in cases:
