@@ -67,7 +67,9 @@ class ModelConfig(Stages):
     def __post_init__(self) -> None:
         check_ranges("", self, num_classes=AT_LEAST_ONE, channels=AT_LEAST_ONE, image_size=SIDES)
         if self.classes and len(self.classes) != self.num_classes:
-            raise ValueError(f"classes has {len(self.classes)} names: expected num_classes, which is {self.num_classes}")
+            raise ValueError(
+                f"classes has {len(self.classes)} names: expected num_classes, which is {self.num_classes}"
+            )
 
     @property
     def input_channels(self) -> int:
@@ -84,7 +86,10 @@ class ModelConfig(Stages):
         values = json.loads(text)
         if not isinstance(values, dict):
             raise ValueError(f"the config is {text[:40]!r}, expected keys and values")
-        return make("the config", cls, {**values, "preparation": Preparation.from_tree(values.get("preparation", {}))})
+        preparation = values.get("preparation", {})
+        if not isinstance(preparation, dict):
+            raise ValueError(f"preparation is {preparation}, expected keys with values")
+        return make("the config", cls, {**values, "preparation": Preparation.from_tree(preparation)})
 
     @property
     def class_names(self) -> tuple[str, ...]:

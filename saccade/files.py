@@ -20,11 +20,21 @@ def whole_file(path: Path | str) -> Iterator[Path]:
     """Where to write what is to be `path`: moved there if the block ends well, deleted if not."""
     part = Path(f"{path}.part")
     try:
-        yield part
-        os.replace(part, path)
-    except BaseException as error:  # Ctrl-C too
+        with naming_what_is_full(path):
+            yield part
+            os.replace(part, path)
+    except BaseException:  # Ctrl-C too
         part.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in FULL:  # which does not say what was being written
+        raise
+
+
+@contextmanager
+def naming_what_is_full(path: Path | str) -> Iterator[None]:
+    """The system says that a disk is full, but not what was to be written: that was `path`, or something in it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
             raise no_room(path, error.strerror) from error
         raise
 

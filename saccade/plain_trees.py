@@ -62,6 +62,8 @@ def _as_tree(path: Path, tree: Any, remedy: str) -> dict[str, Any]:
     if not isinstance(tree, dict):
         what = "nothing" if tree is None else f"a {type(tree).__name__}"
         raise ValueError(f"{path}: holds {what}, expected keys and values; {remedy}")
+    if strange := [key for key in tree if not isinstance(key, str)]:
+        raise ValueError(f"{path}: no key {strange[0]}: expected keys that are words; {remedy}")
     return tree
 
 

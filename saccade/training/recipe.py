@@ -21,8 +21,8 @@ from jsonargparse import ActionConfigFile, ArgumentParser, Namespace  # pyright:
 
 from saccade.config import Stages
 from saccade.options import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, Range, check_ranges, describe, fits
-from saccade.recipes import find_recipe
 from saccade.plain_trees import read_yaml
+from saccade.recipes import find_recipe
 from saccade.training.phases import Plan, Training
 
 BATCH = Range("at least 1, and at most 1,000,000", lambda value: 1 <= value <= 1_000_000)
@@ -243,11 +243,13 @@ def _parse(parser: ArgumentParser, flags: Sequence[str], *, defaults: bool = Tru
         raise ValueError(_explain(str(error))) from error
 
 
-def _check_sections(tree: Mapping[str, Any], section: Any = Recipe, key: str = "") -> None:
+def _check_sections(tree: Mapping[Any, Any], section: Any = Recipe, key: str = "") -> None:
     """Refuse unknown keys, and keys with nothing behind them, which somebody forgot to fill in or to delete."""
     known = get_type_hints(section)
     if unknown := [name for name in tree if name not in known]:
-        raise ValueError(f"no key {', '.join(key + str(name) for name in unknown)}: expected some of {', '.join(known)}")
+        raise ValueError(
+            f"no key {', '.join(key + str(name) for name in unknown)}: expected some of {', '.join(known)}"
+        )
     for name, value in tree.items():
         annotation = known[name]
         if value is None and not fits(None, annotation):

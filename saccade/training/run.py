@@ -20,6 +20,7 @@ from saccade.data.dataset import ImageDataset, batch_of_one
 from saccade.data.loading import load_as_given, source_name
 from saccade.data.records import UNSPLIT, DataError, Records
 from saccade.evaluation import wilson_interval
+from saccade.files import naming_what_is_full
 from saccade.options import read_options
 from saccade.runs import RunFolder
 from saccade.system import System
@@ -78,7 +79,8 @@ def _train_in(
     try:
         if fabric.world_size > 1 and fabric.device.type == "cuda":
             learner.model = share_norms(learner.model)
-        fit(fabric, learner, data, files, facts, console)
+        with naming_what_is_full(files.path):
+            fit(fabric, learner, data, files, facts, console)
     finally:
         facts.count_seconds()
     fabric.barrier()  # the best model is on the disk

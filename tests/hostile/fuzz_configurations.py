@@ -22,12 +22,11 @@ from unittest.mock import patch
 from safetensors.torch import load_file
 
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]
+from saccade.cli import main
+from saccade.training.interrupts import StopRequest
 from tests.hostile.configurations import flip, odd_file, odd_json, odd_yaml
 from tests.hostile.mutations import mutate
 from tests.sealing import seal
-
-from saccade.cli import main
-from saccade.training.interrupts import StopRequest
 
 SLOW_S = 60
 
@@ -61,7 +60,12 @@ def complaint(words: list[str], named: Path) -> tuple[int, str | None]:
     """How a command ended, and what is wrong with how it took what is `named`, if anything."""
     out, err = io.StringIO(), io.StringIO()
     try:
-        with limited(), redirect_stdout(out), redirect_stderr(err), patch("saccade.training.loop.StopRequest", StopsAtOnce):
+        with (
+            limited(),
+            redirect_stdout(out),
+            redirect_stderr(err),
+            patch("saccade.training.loop.StopRequest", StopsAtOnce),
+        ):
             code = main(words)
     except BaseException as error:
         last = traceback.extract_tb(error.__traceback__)[-1]

@@ -209,7 +209,10 @@ class FullDisk:
 def test_a_full_disk_leaves_the_model_that_was_there_and_nothing_beside(model, room):
     assert (model / "model.safetensors").stat().st_size > 20_000
     before = {path.name: path.read_bytes() for path in model.iterdir()}
-    with FullDisk(room), pytest.raises(OSError, match=r"model/(config\.json|model\.safetensors) cannot be written .*room"):
+    with (
+        FullDisk(room),
+        pytest.raises(OSError, match=r"model/(config\.json|model\.safetensors) cannot be written .*room"),
+    ):
         build_model(CONFIG).save_pretrained(model)
     assert {path.name: path.read_bytes() for path in model.iterdir()} == before
 
@@ -240,4 +243,6 @@ def test_a_full_disk_is_one_line_on_the_command_line(tmp_path, monkeypatch, caps
     monkeypatch.setattr("saccade.system.save_weights", find_no_room)
     assert main(["train", str(recipe), "--out", str(tmp_path / "run")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"saccade: error: {tmp_path / 'run' / 'best' / 'model.safetensors'} cannot be written (No space")
+    assert line.startswith(
+        f"saccade: error: {tmp_path / 'run' / 'best' / 'model.safetensors'} cannot be written (No space"
+    )
