@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = (
     "SOURCE is a recipe (its name, see `saccade recipes`, or a .yaml file), or your own data: a folder with one folder "
-    "of images per class, or a table with the columns image,label[,split][,boxes]. A run that was stopped is resumed "
-    "by the same command."
+    "of images per class, or a table with the columns image,label[,split][,boxes][,group][,fold]. "
+    "A run that was stopped is resumed by the same command."
 )
 
 
@@ -44,6 +44,7 @@ SHORT = {
     "backbone": Short("model.features", "feature network: the name of a timm model"),
     "weights": Short("model.features.weights", "its weights, a .safetensors file with timm's key names"),
     "resize": Short("model.preparation.resize", "[height, width] every image is resized to"),
+    "folds": Short("data.folds", "draw so many folds and train one run for each; 0: none, whatever the table has"),
     "skip_bad": Short("data.skip_bad", "true: leave out files that cannot be read instead of stopping there"),
 }
 

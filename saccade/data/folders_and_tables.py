@@ -1,23 +1,26 @@
 """One's own images: a folder of class folders, or a table with one line per image.
 
-    cats/1.jpg                train/cats/1.jpg           image,label,split,boxes
-    cats/2.jpg                val/cats/2.jpg             a/1.jpg,cat,train,
-    dogs/1.jpg                test/dogs/1.jpg            a/2.jpg,dog,test,10 20 50 60;70 20 90 60
+    cats/1.jpg                train/cats/1.jpg           image,label,split,boxes,group,fold
+    cats/2.jpg                val/cats/2.jpg             a/1.jpg,cat,train,,Tom,0
+    dogs/1.jpg                test/dogs/1.jpg            a/2.jpg,dog,test,10 20 50 60;70 20 90 60,Rex,1
 
 The table is `.csv` (commas) or `.tsv` (tabs), UTF-8. `image` is relative to the table's folder or to `images` in it;
 `split` (train, val, test) and `boxes` (left top right bottom, pixels of the upright image, right and bottom
-exclusive; several separated by `;`) may be left out. Boxes are for measuring where a model looks.
+exclusive; several separated by `;`) may be left out. Boxes are for measuring where a model looks. `group` (or another
+column that the user names) and `fold` may be left out too: images of one group are never parted.
 """
 
 import csv
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from saccade.data.records import SPLIT_NAMES, UNSPLIT, Box, DataError, Record, Records, sort_labels
 from saccade.images.image_formats import IMAGE_SUFFIXES
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
+FOLD_NAME = re.compile(r"[\w-]*")  # the name of a run folder, too
 
 
 def subfolders(folder: Path) -> list[Path]:
@@ -118,14 +121,18 @@ def is_manifest(path: Path) -> bool:
     return path.suffix.lower() in DELIMITERS and path.is_file()
 
 
-def load_manifest(path: Path) -> Records:
-    """The images a table lists; every complaint names the table and the line."""
+def load_manifest(path: Path, group: str | None = None) -> Records:
+    """The images a table lists; every complaint names the table and the line.
+
+    group: the column that says which images belong together (default: the one called group, if there is one).
+    """
     # Absolute, because ".." cannot be told from inside a folder called ".".
     root = Path(os.path.abspath(path.parent))
-    records, line_of = [], {}
-    for line, row in _rows(path):
+    records, line_of, groups = [], {}, {}
+    for line, row in _rows(path, *([group.strip().lower()] if group else [])):
         try:
-            record = _record(root, row)
+            record = _record(root, row, (group or "group").strip().lower())
+            _check_group(record.group, line, groups)
         except DataError as error:
             raise DataError(f"{path}, line {line}: {error}") from None
         if record.image in line_of:
@@ -133,19 +140,30 @@ def load_manifest(path: Path) -> Records:
                 f"{path}, line {line}: {row['image']!r} is already on line {line_of[record.image]}; keep one"
             )
         line_of[record.image] = line
-        if records and bool(record.split) != bool(records[0].split):
-            raise DataError(f"{path}, line {line}: some lines give a split and some do not; fill in all or none")
+        for column in ("split", "group", "fold"):
+            if records and bool(getattr(record, column)) != bool(getattr(records[0], column)):
+                raise DataError(f"{path}, line {line}: some lines give a {column} and some do not; fill in all or none")
         records.append(record)
     if not records:
         raise DataError(f"{path}: no line below the header; list one image per line")
     return _records(root, records)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+def _check_group(name: str, line: int, seen: dict[str, tuple[str, int]]) -> None:
+    """Two names of groups that differ by spaces alone are most likely one, misspelt."""
+    first, where = seen.setdefault("".join(name.split()), (name, line))
+    if first != name:
+        raise DataError(
+            f"group {name!r} differs by spaces alone from {first!r} on line {where}; write both alike, or tell them "
+            "apart by more"
+        )
+
+
+def _rows(path: Path, *needed: str) -> Iterator[tuple[int, dict[str, str]]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, delimiter=DELIMITERS[path.suffix.lower()], restval="", strict=True)
         try:
-            header = reader.fieldnames = _header(path, reader)
+            header = reader.fieldnames = _header(path, reader, needed)
             for row in reader:
                 if None in row:
                     raise DataError(f"{path}, line {reader.line_num}: more fields than the header's {len(header)}")
@@ -156,19 +174,21 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
             raise DataError(f"{path}, line {reader.line_num + 1}: {error}") from None
 
 
-def _header(path: Path, reader: csv.DictReader) -> list[str]:
+def _header(path: Path, reader: csv.DictReader, needed: Sequence[str]) -> list[str]:
     header = [name.strip().lower() for name in reader.fieldnames or []]
+    if unknown := [name for name in needed if name not in header]:
+        raise DataError(f"{path}, line 1: no column {unknown[0]!r} to group by; the columns are {', '.join(header)}")
     missing = [repr(name) for name in ("image", "label") if name not in header]
     if missing:
         separator = "tabs" if reader.reader.dialect.delimiter == "\t" else "commas"
         raise DataError(
-            f"{path}, line 1: no column {' and '.join(missing)} in {header}; expected image,label[,split][,boxes] "
-            f"separated by {separator}"
+            f"{path}, line 1: no column {' and '.join(missing)} in {header}; expected image,label[,split][,boxes]"
+            f"[,group][,fold] separated by {separator}"
         )
     return header
 
 
-def _record(root: Path, row: dict[str, str]) -> Record:
+def _record(root: Path, row: dict[str, str], group: str) -> Record:
     if not row["image"]:
         raise DataError(f"label {row['label']!r} without an image; name the image or delete the line")
     if not row["label"]:
@@ -177,7 +197,11 @@ def _record(root: Path, row: dict[str, str]) -> Record:
     if split and split not in SPLIT_NAMES:
         raise DataError(f"unknown split {split!r}; expected one of {', '.join(SPLIT_NAMES)}")
     boxes = tuple(_box(text) for text in row.get("boxes", "").split(";") if text.strip())
-    return Record(_find_image(root, row["image"]), row["label"], SPLIT_NAMES.get(split, UNSPLIT), boxes)
+    fold = row.get("fold", "")
+    if not FOLD_NAME.fullmatch(fold):
+        raise DataError(f"fold {fold!r} cannot name a folder; expected a number, or letters, digits, - and _")
+    image, split = _find_image(root, row["image"]), SPLIT_NAMES.get(split, UNSPLIT)
+    return Record(image, row["label"], split, boxes, row.get(group, ""), fold)
 
 
 def _find_image(root: Path, name: str) -> Path:

@@ -25,7 +25,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from saccade.data.folds import fold_names
+from saccade.data.groups import have_groups
 from saccade.data.records import SPLITS, Record, Records
+from saccade.data.splits import parted_groups
 from saccade.files import shown
 from saccade.images.bad_image import BadImage, blaming
 from saccade.images.decode import read_pixels
@@ -62,12 +65,16 @@ class Report(NamedTuple):
         return Counter(finding.size for finding in self.findings if finding.size)
 
     def leaks(self) -> list[list[Record]]:
-        """Groups of images that are the same picture and lie in different splits."""
+        """Images that are the same picture and lie in different splits."""
+        return self.same_in_several("split")
+
+    def same_in_several(self, *places: str) -> list[list[Record]]:
+        """Images that are the same picture and lie in different splits, groups or folds, whatever `places` says."""
         same: dict[bytes, list[Record]] = defaultdict(list)
         for record, finding in zip(self.records.records, self.findings, strict=True):
             if finding.size:
                 same[finding.digest].append(record)
-        return [group for group in same.values() if len({record.split for record in group}) > 1]
+        return [alike for alike in same.values() if len({tuple(getattr(r, p) for p in places) for r in alike}) > 1]
 
 
 def examine(
@@ -139,11 +146,12 @@ def show(report: Report, console: Console) -> None:
     _show_counts(report.records, console)
     _say(console, _describe_sizes(report.sizes()))
     for note in report.records.notes:
-        _say(console, f"note: {note}")
+        _say(console, note if note.startswith("warning: ") else f"note: {note}")
+    _show_groups(report.records, console)
+    for alike in report.same_in_several("split", "group", "fold")[:SHOWN_LEAKS]:
+        places = "  =  ".join(f"{record.image} ({_place(record)})" for record in alike)
+        _say(console, f"warning: the same picture in several {_where(alike)}: {places}")
     leaks = report.leaks()
-    for group in leaks[:SHOWN_LEAKS]:
-        places = "  =  ".join(f"{record.image} ({record.split})" for record in group)
-        _say(console, f"warning: the same picture in several splits: {places}")
     if leaks:
         _say(
             console,
@@ -152,6 +160,30 @@ def show(report: Report, console: Console) -> None:
     for bad in report.bad():
         _say(console, f"unreadable: {bad}")
     _say(console, f"{len(report.findings)} images, {len(report.bad())} unreadable, {len(leaks)} in several splits")
+
+
+def _show_groups(records: Records, console: Console) -> None:
+    """How many groups and folds there are, and the groups that splits or folds part."""
+    if folds := fold_names(records):
+        sizes = Counter(record.fold for record in records.records)
+        _say(console, f"folds: {', '.join(f'{fold} ({sizes[fold]} images)' for fold in folds)}")
+    if not have_groups(records.records):
+        return
+    for kind in ("split", "fold"):
+        for group, places in list(parted_groups(records, kind).items())[:SHOWN_LEAKS]:
+            _say(console, f"warning: the group {group!r} lies in several {kind}s: {', '.join(places)}")
+    groups = len({record.group for record in records.records})
+    _say(console, f"{groups} groups, {len(parted_groups(records))} in several splits")
+
+
+def _place(record: Record) -> str:
+    fold = f"fold {record.fold}" if record.fold else ""
+    return ", ".join(text for text in (record.split, record.group, fold) if text)
+
+
+def _where(alike: list[Record]) -> str:
+    several = [kind for kind in ("split", "group", "fold") if len({getattr(record, kind) for record in alike}) > 1]
+    return " and ".join(f"{kind}s" for kind in several)
 
 
 def _show_counts(records: Records, console: Console) -> None:

@@ -2,13 +2,16 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from saccade.data import billiard, cub, folders_and_tables, megapixel_images, swedish
 from saccade.data.archives import READERS, is_archive, unpack
-from saccade.data.records import DataError, Records, complete
+from saccade.data.folds import hold_out, with_folds
+from saccade.data.groups import group_by_name
+from saccade.data.records import DataError, Records
+from saccade.data.splits import complete
 
 
 class Format(NamedTuple):
@@ -43,7 +46,7 @@ FORMATS = {
     "manifest": Format(folders_and_tables.is_manifest, folders_and_tables.load_manifest),
     "labels": Format(
         lambda path: folders_and_tables.is_manifest(_labels_file(path)),
-        lambda path: folders_and_tables.load_manifest(_labels_file(path)),
+        lambda path, group=None: folders_and_tables.load_manifest(_labels_file(path), group),
     ),
     "megapixel-mnist-images": Format(megapixel_images.is_megapixel_images, megapixel_images.load_megapixel_images),
     "swedish": Format(swedish.is_swedish, swedish.load_swedish),
@@ -61,12 +64,20 @@ def load(
     val_share: float | None = None,
     test_share: float = 0.15,
     cache: Path | None = None,
+    group: str | None = None,
+    folds: int | None = None,
+    fold: str | None = None,
     **options: str,
 ) -> Records:
     """The data set at `path`: a folder, a table or an archive of one, with all its splits.
 
     An archive is unpacked beside itself, or into `cache`. `options` go to the loader of a published set
     (`rule` for Swedish signs, `task` for billiard).
+
+    group: which images belong together and are never parted: a column of a table (default: `group`, if there is one),
+           or for folders a regular expression that finds the group in an image's path.
+    folds: draw so many folds, where the data set has no folds of its own.
+    fold:  test on this fold and train on the others, whatever the splits are.
 
     >>> load("flowers").counts()["val"]  # doctest: +SKIP
     {'daisy': 12, 'rose': 9}
@@ -75,7 +86,12 @@ def load(
     if unknown := options.keys() - _options(name):
         raise DataError(f"{path} is of the kind {name!r}, which has no option {', '.join(sorted(unknown))}")
     share = FORMATS[name].val_share if val_share is None else val_share
-    return complete(FORMATS[name].load(found, **options), seed=seed, val_share=share, test_share=test_share)
+    records = _read(name, found, group, options)
+    if folds or fold is not None:
+        records = with_folds(records, folds, seed=seed)
+    if fold is not None:
+        records = hold_out(records, fold)
+    return complete(records, seed=seed, val_share=share, test_share=test_share)
 
 
 def load_as_given(path: Path | str, **options: str) -> Records:
@@ -84,7 +100,14 @@ def load_as_given(path: Path | str, **options: str) -> Records:
     `options` may be those of another kind of data set: what the loader does not take is left out.
     """
     name, found = _find(Path(os.path.abspath(path)), None)
-    return FORMATS[name].load(found, **{key: options[key] for key in options if key in _options(name)})
+    return _read(name, found, None, {key: options[key] for key in options if key in _options(name)})
+
+
+def _read(name: str, found: Path, group: str | None, options: Mapping[str, str]) -> Records:
+    read = FORMATS[name].load
+    if "group" in inspect.signature(read).parameters:
+        return read(found, group=group)
+    return read(found, **options) if group is None else group_by_name(read(found, **options), group)
 
 
 def source_name(path: Path | str) -> str:
@@ -106,7 +129,7 @@ def source_name(path: Path | str) -> str:
 
 def _options(name: str) -> set[str]:
     """What the loader of a format can be asked for."""
-    return inspect.signature(FORMATS[name].load).parameters.keys() - {"path", "root"}
+    return inspect.signature(FORMATS[name].load).parameters.keys() - {"path", "root", "group"}
 
 
 def _find(path: Path, cache: Path | None) -> tuple[str, Path]:
@@ -122,7 +145,7 @@ def _find(path: Path, cache: Path | None) -> tuple[str, Path]:
         if len(inner) != 1:
             raise DataError(
                 f"{path}: not a data set; expected a folder with one folder of images per class, a .csv or .tsv table "
-                "with the columns image,label[,split][,boxes], a published set (Swedish signs, billiard, CUB), or an "
-                "archive of one of these"
+                "with the columns image,label[,split][,boxes][,group][,fold], a published set (Swedish signs, "
+                "billiard, CUB), or an archive of one of these"
             )
         folder = inner[0]

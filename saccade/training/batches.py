@@ -35,7 +35,7 @@ def open_records(data: DataOptions, *, seed: int) -> Records:
             raise DataError("data.generate has no name: say which generator, for instance {name: signs, count: 4000}")
         make(name, data.path, **options)
     chosen: dict[str, Any] = dict(data.options)
-    return load(data.path, seed=seed, **chosen)
+    return load(data.path, seed=seed, group=data.group, folds=data.folds, fold=data.fold, **chosen)
 
 
 def _as_tuple(value: Any) -> Any:

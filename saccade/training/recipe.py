@@ -41,6 +41,10 @@ class DataOptions:
         path: a folder with one folder per class, a .csv or .tsv table, a published set, or an archive of one
         generate: make the data at `path` first: the generator's name and its options
         options: options of a published set's loader, such as the task of billiard
+        group: which images belong together and are never parted: a column of the table (default: group, if there is
+            one), or for folders a regular expression that finds the group in an image's path
+        folds: draw so many folds, one run each, where the data set has no column fold; 0: no folds, whatever it has
+        fold: the one fold that is tested, trained on the others (default: all of them, one after the other)
         augmentation: what training images go through: a name and its options
         workers: processes that read images ahead (default: half of the cores)
         cache_gb: keep decoded training images in memory, up to this many GB in each process that reads
@@ -50,13 +54,16 @@ class DataOptions:
     path: str | None = None
     generate: dict[str, Any] | None = None
     options: dict[str, str] = field(default_factory=dict)
+    group: str | None = None
+    folds: int | None = None
+    fold: str | None = None
     augmentation: dict[str, Any] = field(default_factory=lambda: {"name": "none"})
     workers: int | None = None
     cache_gb: float = 0.0
     skip_bad: bool = False
 
     def __post_init__(self) -> None:
-        check_ranges("data", self, workers=NOT_NEGATIVE, cache_gb=NOT_NEGATIVE)
+        check_ranges("data", self, workers=NOT_NEGATIVE, cache_gb=NOT_NEGATIVE, folds=NOT_NEGATIVE)
 
 
 @dataclass(frozen=True)

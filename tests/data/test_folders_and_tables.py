@@ -161,6 +161,28 @@ def test_a_mistake_in_a_table_is_answered_with_its_line(tmp_path, text, message)
         load_manifest(put_table(tmp_path / "data", text))
 
 
+def test_groups_and_folds_are_columns(tmp_path):
+    table = put_table(tmp_path, "image,label,group,fold,patient\na.jpg,x,g1,0,p\nb.jpg,y,g2,1,p\n")
+    assert [(each.group, each.fold) for each in load_manifest(table).records] == [("g1", "0"), ("g2", "1")]
+    assert [each.group for each in load_manifest(table, "Patient").records] == ["p", "p"]
+    with pytest.raises(DataError, match="line 1: no column 'doctor' to group by; the columns are image, label, group"):
+        load_manifest(table, "doctor")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("image,label,group\na.jpg,x,kos 1\nb.jpg,y,kos1\n", r"line 3: group 'kos1' differs by spaces .* on line 2"),
+        ("image,label,group\na.jpg,x,kos1\nb.jpg,y,\n", "line 3: some lines give a group and some do not"),
+        ("image,label,fold\na.jpg,x,\nb.jpg,y,1\n", "line 3: some lines give a fold and some do not"),
+        ("image,label,fold\na.jpg,x,../1\n", "line 2: fold '../1' cannot name a folder"),
+    ],
+)
+def test_a_mistake_in_groups_or_folds_is_answered_with_its_line(tmp_path, text, message):
+    with pytest.raises(DataError, match=message):
+        load_manifest(put_table(tmp_path, text))
+
+
 def test_a_table_that_is_not_utf8(tmp_path):
     table = put_table(tmp_path, "")
     table.write_bytes("image,label\na.jpg,Käse\n".encode("latin-1"))

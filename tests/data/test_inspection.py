@@ -70,6 +70,23 @@ def test_the_same_picture_in_two_splits_is_found_in_any_lossless_format(tmp_path
     assert "warning: 2 pictures lie in several splits" in shown(report)
 
 
+def test_groups_in_several_splits_and_pictures_in_several_groups_are_named(tmp_path):
+    picture = noise()
+    records = (
+        Record(put(tmp_path / "a.png", picture), "cat", "train", group="Tom", fold="0"),
+        Record(put(tmp_path / "b.png", noise()), "cat", "test", group="Tom", fold="0"),
+        Record(put(tmp_path / "c.png", picture), "dog", "train", group="Rex", fold="1"),
+        Record(put(tmp_path / "d.png", noise()), "dog", "train", group="Rex", fold="0"),
+    )
+    text = shown(examined(Records(tmp_path, ("cat", "dog"), records)))
+    assert "folds: 0 (3 images), 1 (1 images)\n" in text
+    assert "warning: the group 'Tom' lies in several splits: test, train\n" in text
+    assert "warning: the group 'Rex' lies in several folds: 0, 1\n" in text
+    same = f"{tmp_path / 'a.png'} (train, Tom, fold 0)  =  {tmp_path / 'c.png'} (train, Rex, fold 1)"
+    assert f"warning: the same picture in several groups and folds: {same}\n" in text
+    assert "2 groups, 1 in several splits\n" in text
+
+
 def test_copies_within_a_split_and_the_same_bytes_in_another_shape_are_no_leak(tmp_path):
     picture = noise()
     records = (

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from saccade.data.records import UNSPLIT, DataError, Record, Records, complete, draw_splits, sort_labels
+from saccade.data.records import UNSPLIT, DataError, Record, Records, sort_labels
+from saccade.data.splits import complete, draw_splits
 
 ROOT = Path("/data")
 
