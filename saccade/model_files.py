@@ -3,7 +3,7 @@
     sha256(config.json ‖ model.safetensors with 64 zeros where the checksum is to be)
 
 It stands in the header of the weights, so that it changes in the same moment as they do: a process that is killed while
-it saves leaves two files that belong together. Weights without a checksum are refused: what is damaged may be just that.
+it saves leaves two files that belong together. Weights without a checksum are refused: just that may be damaged.
 """
 
 import re
@@ -45,7 +45,7 @@ def check_model_files(config: Path, weights: Path) -> None:
         )
     if content[place : place + len(BLANK)] != checksum:
         raise ValueError(
-            f"{weights} or the {config.name} beside it is damaged or was changed (they have another checksum): copy both "
+            f"{weights} or the {config.name} beside it is damaged or was changed (the checksum is another): copy both "
             "anew, or train again; if it was changed on purpose, build the model anew and save it"
         )
 

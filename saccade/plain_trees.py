@@ -1,4 +1,4 @@
-"""YAML and JSON files, recipes and those of a run: written whole, and read with an error that names the file and says what to do.
+"""YAML and JSON files: written whole, and read with an error that names the file and says what to do.
 
 A few hundred bytes of YAML can stand for billions of values, each an alias of a list of aliases: what a file stands for
 is counted before it is made.

@@ -180,8 +180,8 @@ def blaming(folder: str | Path) -> Iterator[None]:
         raise ValueError(f"{Path(folder) / CONFIG}: {error}") from error
     except Exception as error:
         raise ValueError(
-            f"{Path(folder) / CONFIG} describes no model that can be made ({told(error)}): copy the folder anew, or train "
-            "again"
+            f"{Path(folder) / CONFIG} describes no model that can be made ({told(error)}): copy the folder anew, or "
+            "train again"
         ) from error
 
 

@@ -81,7 +81,8 @@ def _predict(args: Namespace, form: Any, total: int) -> int:
     predictor = Predictor(args.run, device=args.device, compile=args.compile, max_pixels=args.max_pixels)
     album = Album(common_folder(args.images), args.overlay, args.crops) if args.overlay or args.crops else None
     images, before = find_images(args.images), Progress()
-    with open_alone(args.out, resumes=args.resume) if args.out else nullcontext(sys.stdout.buffer) as file:
+    opened: Any = open_alone(args.out, resumes=args.resume) if args.out else nullcontext(sys.stdout.buffer)
+    with opened as file:
         writer = Writer(file, form(predictor.classes))
         if args.out:
             before = resume(file, writer.form, images, args.out)

@@ -1,8 +1,8 @@
 """Wrong recipes, damaged model folders, run folders and checkpoints: `python tests/hostile/fuzz_configurations.py`.
 
 Each is a function of its seed and given to the commands that read it. Ends with 1 if one of them raised, hung, or said
-anything but one line with the name of what is wrong; if a damaged model answered; or if a run whose newest checkpoint was
-damaged ended with other weights.
+anything but one line with the name of what is wrong; if a damaged model answered; or if a run whose newest checkpoint
+was damaged ended with other weights.
 """
 
 import argparse
@@ -21,7 +21,8 @@ from unittest.mock import patch
 
 from safetensors.torch import load_file
 
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from saccade.cli import main
 from saccade.training.interrupts import StopRequest
 from tests.hostile.configurations import flip, odd_file, odd_json, odd_yaml
