@@ -5,6 +5,7 @@ import json
 
 import pytest
 import torch
+from sealing import seal
 from torch import nn
 from torch.testing import assert_close
 
@@ -174,7 +175,7 @@ def test_a_damaged_file_of_weights_is_named(tmp_path):
     make().save_pretrained(tmp_path)
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"model.safetensors is damaged .* train again"):
+    with pytest.raises(ValueError, match=r"model.safetensors or the config.json beside it is damaged .* train again"):
         PatchSelectionModel.from_pretrained(tmp_path)
 
 
@@ -187,7 +188,7 @@ def test_config_survives_json_and_refuses_unknown_keys():
     original = config(aggregation={"name": "transformer", "layers": 2})
     assert ModelConfig.from_json(original.to_json()) == original
     broken = json.dumps({**json.loads(original.to_json()), "scorrer": {}})
-    with pytest.raises(ValueError, match="unknown config keys scorrer"):
+    with pytest.raises(ValueError, match="the config has no option 'scorrer'"):
         ModelConfig.from_json(broken)
 
 
@@ -325,7 +326,8 @@ def test_weights_that_do_not_fit_the_config_are_one_error(tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     config["num_classes"] += 1
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="do not fit its config"):
+    seal(tmp_path)
+    with pytest.raises(ValueError, match="do not fit the config beside it"):
         PatchSelectionModel.from_pretrained(tmp_path)
 
 

@@ -109,5 +109,6 @@ def _fail(error: Exception, debug: bool, *, hint: str = "") -> int:
     lines = str(error).splitlines()
     # A worker process sends its whole traceback; the error itself is its last line.
     text = lines[-1].partition(": ")[2] if lines[0].startswith("Caught ") else " ".join(line.strip() for line in lines)
-    print(f"saccade: error: {shown(text)}{hint}", file=sys.stderr)
+    told = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    print(f"saccade: error: {shown(text)}{told}{hint}", file=sys.stderr)
     return 2

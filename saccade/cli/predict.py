@@ -78,14 +78,15 @@ def _predict(args: Namespace, form: Any, total: int) -> int:
     from saccade.images.guarded import SUPPORTED, Guard
     from saccade.predict import Failure, Predictor
     from saccade.predict.image_paths import common_folder, find_images
-    from saccade.predict.line_file import Progress, Writer, resume
+    from saccade.predict.line_file import Progress, Writer, open_alone, resume
     from saccade.predict.pictures import Album
 
     options = {"device": args.device, "compile": args.compile, "max_pixels": args.max_pixels}
     predictor = Predictor(args.run, fold=args.fold, guard=Guard() if SUPPORTED else None, **options)
     album = Album(common_folder(args.images), args.overlay, args.crops) if args.overlay or args.crops else None
     images, before = find_images(args.images), Progress()
-    with _open(args.out) as file:
+    opened: Any = open_alone(args.out, resumes=args.resume) if args.out else nullcontext(sys.stdout.buffer)
+    with opened as file:
         writer = Writer(file, form(predictor.classes))
         if args.out:
             before = resume(file, writer.form, images, args.out)
@@ -101,14 +102,6 @@ def _predict(args: Namespace, form: Any, total: int) -> int:
                     album.draw(image, outcome)
             writer.write(image, outcome)
     return told.finish()
-
-
-def _open(path: Path | None) -> Any:
-    """The file to continue, made if it is not there; or standard output, which stays open."""
-    if path is None:
-        return nullcontext(sys.stdout.buffer)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path.open("a+b")
 
 
 class _Account:

@@ -142,8 +142,12 @@ def train(words: Sequence[str]) -> int:
     try:
         run(recipe, files, records=records, console=console)
     except Stopped as stopped:
-        console.print(f"{stopped}; all is saved in {typed.out}, and the same command resumes it")
+        console.print(f"{stopped}; all is saved in {typed.out}, and the same command resumes it", markup=False)
         return 130
+    except (ValueError, OSError) as error:
+        if path:
+            error.add_note(f"recipe: {path}")
+        raise
     if files.writes and not complete:
         console.print(f"report: {write_report(files).absolute().as_uri()}", soft_wrap=True)
     return 0
@@ -205,6 +209,7 @@ SHOWN = {
 
 def show_choices(choices: "Sequence[Choice]") -> "Table":
     """What matters most of what was chosen, and why."""
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, show_header=False, title="Chosen for these images (all of it: recipe.yaml)")
@@ -214,7 +219,7 @@ def show_choices(choices: "Sequence[Choice]") -> "Table":
         if key in reasons:
             value = reasons[key].value
             shown = value.get("model", value["name"]) if isinstance(value, dict) else _say(value)
-            table.add_row(name, shown, reasons[key].reason)
+            table.add_row(name, escape(shown), escape(reasons[key].reason))  # which may name what rich takes for markup
     return table
 
 

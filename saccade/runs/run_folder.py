@@ -19,16 +19,20 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from saccade.files import write_whole
-from saccade.runs.plain_trees import read_json, read_yaml, write_json
+from saccade.plain_trees import check_types, read_json, read_yaml, write_json
 from saccade.runs.prediction_tables import PredictionTable, format_predictions, read_predictions
 from saccade.runs.run_contents import Run
-from saccade.runs.run_facts import Facts, check_schema
+from saccade.runs.run_facts import Facts, read_facts
 from saccade.runs.step_tables import MetricsTable, TrainingWarning, WarningsTable, read_metrics, read_warnings
 from saccade.runs.training_panels import Panel, read_panel, write_panel
 
 if TYPE_CHECKING:
     from saccade.system import System
 
+# What a report takes them for; of a summary, all that is not named here is a number.
+RECIPE_TYPES = {"data": dict[str, Any], "model": dict[str, Any], "batch": int, "seed": int, "final": bool}
+STAGE_TYPES: dict[str, Any] = dict.fromkeys(("selection", "extraction", "features", "options"), dict[str, Any])
+SUMMARY_TYPES = {"split": str, "hardware": str, "pixels": dict[str, float], "multiply_adds": dict[str, float]}
 WAIT_S = 10.0  # for a process that only asks whether a folder is in use, and for one that is about to end
 
 
@@ -149,14 +153,17 @@ class RunFolder:
 
     def recipe(self) -> dict[str, Any]:
         """The resolved recipe as a tree."""
-        return read_yaml(self.recipe_file, "restore it from the recipe the run was started with")
+        remedy = "restore it from the recipe the run was started with"
+        tree = read_yaml(self.recipe_file, remedy)
+        check_types(self.recipe_file, tree, RECIPE_TYPES, remedy)
+        check_types(self.recipe_file, tree.get("model", {}), STAGE_TYPES, remedy)
+        return tree
 
     def facts(self) -> dict[str, Any]:
         """What the run was made with (`Facts` says what that is); empty before it began. Other versions are refused."""
         if not self.facts_file.is_file():
             return {}
-        facts = read_json(self.facts_file, "restore it from a copy, or train again in another folder")
-        return check_schema(self.facts_file, facts)
+        return read_facts(self.facts_file)
 
     def begin(self, **facts: Any) -> Facts:
         """Note what the run is made with, as `Facts.begin` takes it."""
@@ -201,8 +208,11 @@ class RunFolder:
 
     def summaries(self) -> dict[str, dict[str, Any]]:
         """The numbers of each evaluation."""
-        paths = sorted(self._evaluation.glob("*.json"))
-        return {path.stem: read_json(path, "run `saccade evaluate` again, or delete it") for path in paths}
+        found, remedy = {}, "run `saccade evaluate` again, or delete it"
+        for path in sorted(self._evaluation.glob("*.json")):
+            found[path.stem] = summary = read_json(path, remedy)
+            check_types(path, summary, {name: SUMMARY_TYPES.get(name, float) for name in summary}, remedy)
+        return found
 
     def predictions(self) -> dict[str, PredictionTable]:
         """What the model said of each image, by evaluation; those without images are left out."""

@@ -6,8 +6,9 @@ The file is read by a guard, and both the guard and the model stop at the deadli
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 
 from fastapi import HTTPException
@@ -37,7 +38,7 @@ def examine(
     tile_guard: reads for people who look around later, so that nobody's prediction waits for them.
     """
     try:
-        with _stopping(predictor.model, guard, deadline.end):
+        with _stopping(predictor.models, guard, deadline.end):
             _check_size(path, limits, guard)
             source = predictor.reader._replace(single_file=True, guard=guard).open(path)
             prediction = predictor(source, crops=True)
@@ -66,7 +67,7 @@ def refuse(error: BadImage, deadline: Deadline) -> HTTPException:
 
 
 @contextmanager
-def _stopping(model: nn.Module, guard: Guard | None, moment: float) -> Iterator[None]:
+def _stopping(models: Iterable[nn.Module], guard: Guard | None, moment: float) -> Iterator[None]:
     """Work in the block ends soon after `moment`: no further file is read, and no further layer computed."""
 
     def stop(*_: object) -> None:
@@ -76,7 +77,7 @@ def _stopping(model: nn.Module, guard: Guard | None, moment: float) -> Iterator[
     with ExitStack() as stack:
         if guard:
             stack.enter_context(guard.until(moment))
-        for module in model.modules():
+        for module in chain.from_iterable(model.modules() for model in models):
             stack.callback(module.register_forward_pre_hook(stop).remove)
         yield
 

@@ -46,7 +46,7 @@ def fit(
     parts = {"model": model, "optimizer": optimizer, "precision": precision, "best": best, "watch": watch}
     first = resume(files.checkpoints, parts)
     if first:
-        console.print(f"resuming at step {first} of {files.path}", soft_wrap=True)
+        console.print(f"resuming at step {first} of {files.path}", soft_wrap=True, markup=False)
     progress, panels = Progress(console), Panels(files, learner, data["val"], first=first)
     log, stop = RunLog(files, first), StopRequest()
     watch.begin(first)

@@ -20,7 +20,7 @@ from saccade.data.dataset import ImageDataset, batch_of_one
 from saccade.data.loading import load_as_given, source_name
 from saccade.data.records import UNSPLIT, DataError, Records, positive_class
 from saccade.evaluation import wilson_interval
-from saccade.files import shown
+from saccade.files import naming_what_is_full, shown
 from saccade.options import read_options
 from saccade.runs import RunFolder
 from saccade.system import System
@@ -49,7 +49,7 @@ def train(
     check_parts(recipe.model, recipe.imports)
     check_folder(files, recipe)
     if files.finished:
-        console.print(f"{files.path} is finished; give another folder to train again", soft_wrap=True)
+        console.print(f"{files.path} is finished; give another folder to train again", soft_wrap=True, markup=False)
         return files.path
     fabric = make_fabric(recipe)
     seed_everything(recipe.seed, verbose=False)
@@ -81,11 +81,12 @@ def _train_in(
     )
     facts.start_clock()
     try:
-        if recipe.training.frozen:
-            learner = begin_frozen(files, fabric, learner, data, facts, console)
-        if fabric.world_size > 1 and fabric.device.type == "cuda":
-            learner.model = share_norms(learner.model)
-        kept = fit(fabric, learner, data, files, facts, console)
+        with naming_what_is_full(files.path):
+            if recipe.training.frozen:
+                learner = begin_frozen(files, fabric, learner, data, facts, console)
+            if fabric.world_size > 1 and fabric.device.type == "cuda":
+                learner.model = share_norms(learner.model)
+            kept = fit(fabric, learner, data, files, facts, console)
     finally:
         facts.count_seconds()
     fabric.barrier()  # the best model is on the disk
@@ -180,7 +181,7 @@ def evaluate(
     if positive is not None:
         positive_class(records, positive)  # refuses what is no class
     dataset = open_split(records, name, recipe.data, model.config.preparation)
-    console.print(f"{len(dataset)} images of {records.root}", soft_wrap=True, highlight=False)
+    console.print(f"{len(dataset)} images of {records.root}", soft_wrap=True, highlight=False, markup=False)
     if data is not None:
         name = f"{source_name(data)}-{name}"
     if selection is not None:
