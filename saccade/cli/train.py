@@ -109,7 +109,7 @@ def train(words: Sequence[str]) -> int:
 
     from saccade.report import write_report
     from saccade.runs import RunFolder
-    from saccade.training.folds import read_source, wants_folds
+    from saccade.training.fold_runs import read_source, wants_folds
     from saccade.training.interrupts import Stopped
     from saccade.training.recipe import load_recipe
     from saccade.training.run import train as run
@@ -136,7 +136,7 @@ def _train_folds(typed: Typed, console: "Console") -> int:
     from saccade.report import write_report
     from saccade.report.fold_numbers import folds_table, sum_up
     from saccade.runs import FoldFolder
-    from saccade.training.folds import train_folds
+    from saccade.training.fold_runs import train_folds
 
     say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
     if train_folds(typed.source, typed.out, typed.flags, say=say):
