@@ -48,7 +48,7 @@ def evaluate(args: Namespace) -> int:
     from saccade.report.fold_numbers import folds_table, spread_table, sum_up
     from saccade.report.numbers import numbers_table
     from saccade.runs import FoldFolder
-    from saccade.training.folds import join_again
+    from saccade.training.fold_runs import join_again
     from saccade.training.run import evaluate as run
 
     keep_freed_memory()

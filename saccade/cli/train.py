@@ -127,7 +127,7 @@ def train(words: Sequence[str]) -> int:
 
     from saccade.report import write_report
     from saccade.runs import RunFolder
-    from saccade.training.folds import read_source, wants_folds
+    from saccade.training.fold_runs import read_source, wants_folds
     from saccade.training.interrupts import Stopped
     from saccade.training.recipe import load_recipe
     from saccade.training.run import train as run
@@ -158,10 +158,11 @@ def _train_folds(typed: Typed, console: "Console") -> int:
     from saccade.report import write_report
     from saccade.report.fold_numbers import folds_table, sum_up
     from saccade.runs import FoldFolder
-    from saccade.training.folds import train_folds
+    from saccade.training.fold_runs import train_folds
 
     say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
-    if train_folds(typed.source, typed.out, typed.flags, say=say):
+    flags = typed.flags if find_recipe(typed.source) else [*typed.flags, f"--minutes={typed.minutes:g}"]
+    if train_folds(typed.source, typed.out, flags, say=say):
         return 1
     console.print(folds_table(sum_up(FoldFolder(typed.out))))
     say(f"report: {write_report(typed.out).absolute().as_uri()}")
@@ -190,7 +191,7 @@ def choose_recipe(typed: Typed, console: "Console") -> tuple["Recipe", "Records 
     recipe = parse_recipe([here, *typed.flags, *chosen])
     check_parts(recipe.model, recipe.imports)
     console.print(show_choices(choices))
-    if "steps" not in given:
+    if "steps" not in given and recipe.steps:
         recipe = _fit_minutes(recipe, records, typed.minutes, console)
     return recipe, records
 

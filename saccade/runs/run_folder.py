@@ -194,10 +194,11 @@ class RunFolder:
         """The table to add to, with what was found up to `step`: the rest will be found again."""
         return WarningsTable(self.warnings_file, step=step, writes=self.writes)
 
-    def keep_seeing(self) -> None:
-        """The best model is the frozen start, and from now on the one whose heads saw the validation images too."""
+    def keep(self, model: Path) -> None:
+        """The best model is from now on a copy of another one of the run."""
         if self.writes:
-            for file in self.frozen_seeing.iterdir():
+            self.best.mkdir(exist_ok=True)
+            for file in model.iterdir():
                 write_whole(self.best / file.name, file.read_bytes())
 
     # ---- evaluations of the best model

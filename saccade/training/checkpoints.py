@@ -91,25 +91,30 @@ class BestModel:
         self.answers_at_once = answers_at_once
         self.best: float | None = None
         self.step = 0
+        self.margin = 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """The best value so far, and after how many labeled steps it was reached."""
-        return {"best": self.best, "step": self.step}
+        """The best value so far, after how many labeled steps it was reached, and by how much it must be beaten."""
+        return {"best": self.best, "step": self.step, "margin": self.margin}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Those of the run that is resumed."""
-        self.best, self.step = state_dict["best"], state_dict["step"]
+        self.best, self.step, self.margin = (state_dict[name] for name in ("best", "step", "margin"))
 
-    def keep(self, model: System, labeled_step: int, measures: Mapping[str, float]) -> None:
-        """Write the model of a validation as the last one, and as the best one if it is."""
+    def keep(self, model: System, labeled_step: int, measures: Mapping[str, float], *, margin: float = 0.0) -> None:
+        """Write the model of a validation as the last one, and as the best one if it is.
+
+        margin: by how much a model that answers at once must be beaten to be replaced.
+        """
         value = self._value(labeled_step, measures)
         # Weights that are lost still answer something, and may be right by chance.
         sound = math.isfinite(value) and math.isfinite(measures["loss"])
         # Of equals the later one: a few validation images are soon all answered right, long before training has ended.
-        # But not instead of a model that was right before any of them was learnt.
-        better = self.best is None or value > self.best or (value == self.best and self.step > 0)
+        # But a model that answered before its first step stays unless the gain is more than chance.
+        answered = self.answers_at_once and self.step == 0
+        better = self.best is None or (value > self.best + self.margin if answered else value >= self.best)
         if (labeled_step > 0 or self.answers_at_once) and sound and better:
-            self.best, self.step = value, labeled_step
+            self.best, self.step, self.margin = value, labeled_step, margin
             self._write(model, self.files.best)
         self._write(model, self.files.last)
 

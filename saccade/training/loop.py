@@ -11,10 +11,12 @@ from contextlib import closing
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from lightning.fabric import Fabric
 from rich.console import Console
 
 from saccade.data.dataset import ImageDataset
+from saccade.evaluation import Predictions
 from saccade.runs import RunFolder
 from saccade.runs.run_facts import Facts
 from saccade.training.batches import training_loader
@@ -64,7 +66,8 @@ def fit(
         progress.validated(step, evaluated.measures)
         watch.validated(step, evaluated.predictions, data["val"].records.classes)
         panels.show(step, log.board)
-        best.keep(model, plan.labeled_step(step), evaluated.measures)
+        margin = standard_error(evaluated.predictions) if step == 0 else 0.0
+        best.keep(model, plan.labeled_step(step), evaluated.measures, margin=margin)
 
     batches = training_loader(data["train"], recipe, first=first, rank=fabric.global_rank, world=fabric.world_size)
     with stop.listening(), closing(log), progress.training(learner, first):
@@ -97,6 +100,12 @@ def fit(
             if stops:
                 raise Stopped(f"stopped at step {done}")
     return best
+
+
+def standard_error(predictions: Predictions) -> float:
+    """Of the log-loss over validation images: a gain below it may be chance."""
+    losses = F.cross_entropy(predictions.logits, predictions.label, reduction="none")
+    return float(losses.std() / len(losses) ** 0.5)
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:

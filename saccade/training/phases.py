@@ -276,7 +276,8 @@ class Plan:
         phases = lay_out(training)
         self.labeled = labeled
         self.label_free = sum(phase.steps for phase in phases if not phase.labeled)
-        self.spans = tuple(span for span in self._measure(phases) if span.begin < span.end)
+        spans = tuple(self._measure(phases))
+        self.spans = tuple(span for span in spans if span.begin < span.end) or spans  # a frozen start may be all
 
     def _measure(self, phases: Sequence[Phase]) -> Iterator[Span]:
         begin, share = 0, 0.0

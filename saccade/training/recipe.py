@@ -117,7 +117,7 @@ class Recipe:
 
     Args:
         training: its phases: how patches are chosen, what the loss asks for, how fast the scorer learns
-        steps: training steps with labels; label-free ones come before them
+        steps: training steps with labels; label-free ones come before them (0: none after a frozen start)
         batch: images per step, over all processes together
         seed: of everything that is random
         imports: modules in which parts of one's own register themselves
@@ -174,6 +174,8 @@ class Recipe:
                 f"batch is {self.batch}: expected a multiple of {processes}, one share for each of {self.devices} "
                 f"devices on {self.nodes} nodes, such as {math.ceil(self.batch / processes) * processes}"
             )
+        if not (self.steps or self.training.frozen):
+            raise ValueError("steps is 0: expected at least 1, or training.frozen, which answers without any")
         if self.final and self.training.frozen:
             raise ValueError(
                 "final is true and training.frozen too, which asks the validation images what to make the model of: "

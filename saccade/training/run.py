@@ -84,9 +84,11 @@ def _train_in(
         with naming_what_is_full(files.path):
             if recipe.training.frozen:
                 learner = begin_frozen(files, fabric, learner, data, facts, console)
+            if not recipe.steps:
+                files.keep(files.frozen_blind)
             if fabric.world_size > 1 and fabric.device.type == "cuda":
                 learner.model = share_norms(learner.model)
-            kept = fit(fabric, learner, data, files, facts, console)
+            step = fit(fabric, learner, data, files, facts, console).step if recipe.steps else 0
     finally:
         facts.count_seconds()
     fabric.barrier()  # the best model is on the disk
@@ -100,9 +102,9 @@ def _train_in(
         if split in data:
             best = files.load_best()
             _show_accuracy(_evaluate(files, fabric, best, data[split], split, recipe, console), console)
-        if split == "val" and recipe.training.frozen and kept.step == 0:
-            console.print("no step of training made it better: the heads that saw the validation images too are kept")
-            files.keep_seeing()
+        if split == "val" and recipe.training.frozen and step == 0:
+            console.print("kept: the frozen start, with heads that saw the validation images too")
+            files.keep(files.frozen_seeing)
     facts.finish()
 
 

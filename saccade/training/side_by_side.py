@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, Protocol
+from typing import IO, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from filelock import lock_descriptor
 
@@ -25,6 +25,7 @@ LOOK_EVERY_S, PATIENCE_S = 0.2, 120.0
 LAST_LINES = 12  # of a failed run's log
 
 
+@runtime_checkable
 class Job(Protocol):
     """A run: the command that trains it in its folder, and the one that evaluates it then, if any."""
 

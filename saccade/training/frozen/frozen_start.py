@@ -173,9 +173,9 @@ def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, 
 class _Views(NamedTuple):
     """Of each image: cells of its view, features of the whole, and the detail its view lacks at each candidate."""
 
-    cells: list[Float[Tensor, "1 D rows cols"]]
+    cells: list[Tensor]  # 1 D rows cols
     whole: Float[Tensor, "n G"]
-    detail: list[Float[Tensor, " N"]]
+    detail: list[Tensor]  # N
 
 
 @torch.inference_mode()
@@ -191,9 +191,7 @@ def _see_views(model: Any, batches: Iterable[Batch]) -> _Views:
 
 
 @torch.inference_mode()
-def _see_patches(
-    model: Any, scores: list[Float[Tensor, "1 N"]], batches: Iterable[Batch]
-) -> list[Float[Tensor, "K D rows cols"]]:
+def _see_patches(model: Any, scores: list[Tensor], batches: Iterable[Batch]) -> list[Tensor]:
     patches = []
     for image, raw_scores in zip(_images(model, batches), scores, strict=True):
         grid = model.grid(image.shape[-2:])

@@ -10,6 +10,7 @@ Classes count alike, however many images they have.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 import torch
@@ -29,7 +30,8 @@ PASSES, FEWEST_STEPS, MOST_STEPS = 6, 200, 1500
 LABEL_FREE_PASSES = 18  # nothing is learnt by heart without labels
 
 
-class CrossFitted(NamedTuple, Generic[Head]):
+@dataclass(frozen=True)
+class CrossFitted(Generic[Head]):
     """Heads that each never saw one part of the images, in the order of the parts, and one that saw everything."""
 
     blind: list[Head]
@@ -112,7 +114,7 @@ class BagHead(nn.Module):
         return weight, rearrange(self.answer.bias, "(h l) -> l h", h=heads).mean(dim=1)
 
 
-Bags = Sequence[Float[Tensor, "K D rows cols"]]
+Bags = Sequence[Tensor]  # each K D rows cols, of sizes of its own
 
 
 def fit_bag(

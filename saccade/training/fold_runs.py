@@ -75,10 +75,10 @@ def train_folds(
     records = open_folds(recipe.data, seed=recipe.seed)
     for note in records.notes:
         say(note)
-    names = fold_names(records)
+    names, positive = fold_names(records), positive_class(records, recipe.positive)
     essential = sorted(flag for flag in flags if not flag.startswith(READING))
     folds.claim(source=source, flags=dict(flag.removeprefix("--").split("=", 1) for flag in essential), folds=[*names])
-    if positive := positive_class(records, recipe.positive):  # the same in every fold, so that all can be joined
+    if positive:  # the same in every fold, so that all can be joined
         flags = [*(flag for flag in flags if not flag.startswith("--positive=")), f"--positive={positive}"]
     jobs = [_job(folds, name, source, flags) for name in names]
     places = _gpus(recipe)
