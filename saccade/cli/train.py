@@ -161,8 +161,8 @@ def _train_folds(typed: Typed, console: "Console") -> int:
     from saccade.training.fold_runs import train_folds
 
     say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
-    flags = typed.flags if find_recipe(typed.source) else [*typed.flags, f"--minutes={typed.minutes:g}"]
-    if train_folds(typed.source, typed.out, flags, say=say):
+    minutes = None if find_recipe(typed.source) else typed.minutes
+    if train_folds(typed.source, typed.out, typed.flags, minutes=minutes, say=say):
         return 1
     console.print(folds_table(sum_up(FoldFolder(typed.out))))
     say(f"report: {write_report(typed.out).absolute().as_uri()}")
