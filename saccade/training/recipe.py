@@ -153,8 +153,8 @@ class Recipe:
     nodes: int = 1
 
     def __post_init__(self) -> None:
-        counts = dict.fromkeys(("steps", "validate_every", "devices", "nodes"), AT_LEAST_ONE)
-        check_ranges("", self, **counts, batch=BATCH, seed=NOT_NEGATIVE)
+        counts = dict.fromkeys(("validate_every", "devices", "nodes"), AT_LEAST_ONE)
+        check_ranges("", self, **counts, batch=BATCH, steps=NOT_NEGATIVE, seed=NOT_NEGATIVE)
 
     @cached_property
     def plan(self) -> Plan:
