@@ -43,7 +43,7 @@ MANY = {
     "transformer.onnx": TRANSFORMER,
     "max.onnx": {"aggregation": {"name": "max"}, "extraction": {"patch": 17, "geometry": "stretched"}},
     "attention.onnx": {"aggregation": {"name": "attention"}, "positions": True},
-    "concat.onnx": {"aggregation": {"name": "concat"}, "extraction": {"patch": 17, "glance": True}},
+    "concat.onnx": {"aggregation": {"name": "concat"}, "extraction": {"patch": 17}},
     "diverse.onnx": DIVERSE,
     "exhaustive.onnx": {"selection": {"name": "exhaustive"}},
     "cnn.onnx": {"system": "cnn"},

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -283,28 +284,21 @@ def test_a_patch_larger_than_the_image_is_refused():
         make(extraction={"patch": [100, 24]})
 
 
-def test_a_glance_at_the_whole_image_goes_to_the_head_beside_the_patches():
-    model = make(extraction={"patch": 16, "glance": True}, aggregation={"name": "max"}).eval()
+GLANCING = {"scorer": {"name": "backbone", "model": "resnet18", "glance": True, "width": 4}, "view": {"scale": 0.5}}
+
+
+def test_what_the_scorer_saw_goes_to_the_head_beside_the_patches():
+    model: Any = make(**GLANCING, extraction={"patch": 16}, aggregation={"name": "max"}).eval()
     images = torch.rand(2, 3, *model.config.image_size)
     output = model(images)
-    whole = torch.nn.functional.interpolate(images, size=(16, 16), mode="bilinear", antialias=True)
-    assert_close(output.context, model.features(whole))
+    seen = model.scorer.stages(model.view(images))
+    assert_close(output.context, torch.cat([model.scorer.attention(seen.cells).context, seen.whole], dim=1))
     pooled = torch.cat([output.features.amax(dim=1), output.context], dim=1)
     assert_close(output.logits, model.prediction(pooled))
 
 
-def test_the_glance_leaves_padding_out():
-    model = make(extraction={"patch": 16, "glance": True}).eval()
-    height, width = model.config.image_size
-    padded = torch.rand(1, 3, height, width)
-    padded[..., width // 2 :] = 0
-    size = torch.tensor([[height, width // 2]])
-    whole = torch.nn.functional.interpolate(padded[..., : width // 2], size=(16, 16), mode="bilinear", antialias=True)
-    assert_close(model(padded, size).context, model.features(whole))
-
-
-def test_with_a_glance_the_mixture_asks_what_each_patch_says_alone():
-    model = make(extraction={"patch": 16, "glance": True}, aggregation={"name": "max"}).eval()
+def test_beside_a_context_the_mixture_asks_what_each_patch_says_alone():
+    model: Any = make(**GLANCING, extraction={"patch": 16}, aggregation={"name": "max"}).eval()
     output, label = model(torch.rand(2, 3, *model.config.image_size)), torch.tensor([0, 1])
     options = {"entropy_coefficient": 0.0}
     added = model.loss(output, label, mixture_coefficient=1.0, **options) - model.loss(output, label, **options)

@@ -32,7 +32,13 @@ if TYPE_CHECKING:
 # What a report takes them for; of a summary, all that is not named here is a number.
 RECIPE_TYPES = {"data": dict[str, Any], "model": dict[str, Any], "batch": int, "seed": int, "final": bool}
 STAGE_TYPES: dict[str, Any] = dict.fromkeys(("selection", "extraction", "features", "options"), dict[str, Any])
-SUMMARY_TYPES = {"split": str, "hardware": str, "pixels": dict[str, float], "multiply_adds": dict[str, float]}
+SUMMARY_TYPES = {
+    "positive": str,
+    "split": str,
+    "hardware": str,
+    "pixels": dict[str, float],
+    "multiply_adds": dict[str, float],
+}
 WAIT_S = 10.0  # for a process that only asks whether a folder is in use, and for one that is about to end
 
 

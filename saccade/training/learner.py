@@ -46,6 +46,15 @@ class Learner(nn.Module):
         weight = class_weight(train) if recipe.class_weights else None
         self.register_buffer("class_weight", weight, persistent=False)
 
+    def train(self, mode: bool = True) -> "Learner":
+        """Heads of a frozen start were fitted to the statistics that its networks came with: those stay."""
+        super().train(mode)
+        if self.recipe.training.frozen:
+            for module in self.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+        return self
+
     @property
     def chooses(self) -> bool:
         """Whether the model prefers some places to others."""
