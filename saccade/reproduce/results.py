@@ -118,13 +118,15 @@ def _caption(request: Request, results: Sequence[Result]) -> str:
 
 def _of_which_class(request: Request, results: Sequence[Result]) -> str:
     """Whose average precision or AUROC the table has, row by row where rows differ; "" if it has neither."""
-    areas = [measure for measure in request.table.measures if measure.name in ("average_precision", "auroc")]
+    areas = [measure.title for measure in request.table.measures if measure.name in ("average_precision", "auroc")]
     rows: dict[str, list[str]] = {}
     for each in results if areas else ():
-        rows.setdefault(each.positive, []).append(each.row.group or each.row.label)
-    told = [f"{_whose(name)} ({', '.join(dict.fromkeys(labels))})" for name, labels in rows.items()]
-    title = " and ".join(measure.title for measure in areas)
-    return f"{title[:1].upper()}{title[1:]}: {'; '.join(told)}." if told else ""
+        rows.setdefault(each.positive, []).append(each.row.label)
+    fewest_first = sorted(rows, key=lambda name: len(rows[name]))
+    told = [f"{_whose(name)} in {'; '.join(dict.fromkeys(rows[name]))}" for name in fewest_first[:-1]]
+    told += [f"{_whose(name)}{' in all other rows' if told else ''}" for name in fewest_first[-1:]]
+    title = " and ".join(areas)
+    return f"{title[:1].upper()}{title[1:]}: {', '.join(told)}." if told else ""
 
 
 def _whose(positive: str) -> str:

@@ -238,11 +238,11 @@ def test_a_command_lists_its_data_once_and_loads_the_best_model_once(own, recipe
 
         monkeypatch.setattr(f"{module}.{name}", counted)
 
-    count("saccade.data.loading", "_find")
+    count("saccade.data.loading", "_read")
     count("saccade.building", "load_model")
     monkeypatch.setattr("saccade.report.shown_images.EXAMPLES", 1)
     source = tmp_path / "spots" if own else recipe
     quick = ["--data.workers=0", "--training.label_free.steps=1", "--validate_every=4"]
     assert main(["train", str(source), "--steps", "2", "--out", str(tmp_path / "run"), *quick]) == 0
-    assert counts == {"_find": 1, "load_model": 1}
+    assert counts == {"_read": 1, "load_model": 1}
     assert (tmp_path / "run" / "report.html").is_file()

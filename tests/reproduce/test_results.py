@@ -18,6 +18,8 @@ from saccade.reproduce.results import (
     write_results,
 )
 from saccade.reproduce.table_types import ACCURACY, Measure
+from saccade.runs import RunFolder
+from saccade.runs.prediction_tables import PredictionTable
 
 
 def test_mean_and_standard_deviation_of_the_sample():
@@ -55,6 +57,26 @@ def test_the_table_has_every_row_with_the_papers_number_beside_ours(request_):
     assert "| Only at full size | 99.0 | – | 0 | – |" in text
     assert "mean ± s.d." in text
     assert "a core, 1 thread a run; 2026-11-16" in text
+
+
+def test_the_table_says_of_which_class_its_average_precision_is(request_):
+    one, two, _ = request_.table.rows
+    measured = Measure("average_precision", "average precision", 1.0, 3)
+    request = request_._replace(table=request_.table._replace(measures=(ACCURACY, measured)))
+    for seed in range(2):
+        pretend(request, one, seed, 0.5)
+    job = pretend(request, two, 0, 0.5)
+    summary = {"accuracy": 0.5, "average_precision": 0.25, "positive": "along"}
+    RunFolder(job.folder).write_evaluation("test", PredictionTable((), ()), summary)
+    results = collect(request)
+    assert "Average precision: of the class along in Two patches, mean over classes in all other rows." in markdown(
+        request, results
+    )
+    write_results(request, results)
+    assert "Average precision" not in markdown(request_, results)
+    assert {each.positive for each in collect(request)} == {"along", "mean over classes"}
+    with (request.out / "spots.csv").open(newline="") as file:
+        assert [row["positive"] for row in csv.DictReader(file)] == ["mean over classes"] * 2 + ["along"]
 
 
 def test_the_csv_has_one_line_per_run_with_its_provenance(request_):
