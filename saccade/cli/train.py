@@ -184,12 +184,15 @@ def choose_recipe(typed: Typed, console: "Console") -> tuple["Recipe", "Records 
         # Key by key: of a stage that was given in part, the rest was chosen.
         flags = [_as_flag(key, value) for key, value in flatten(given).items()]
         return load_recipe(run.recipe_file, [*flags, here] if moved else flags), None
-    recipe = parse_recipe([here, *typed.flags])
+    features = given.get("model", {}).get("features", {})
+    # Weights alone do not say yet what reads them.
+    named = ["--model.features.name=cells"] if features and "name" not in features else []
+    recipe = parse_recipe([here, *typed.flags, *named])
+    check_parts(recipe.model, recipe.imports)
     records = open_records(recipe.data, seed=recipe.seed)
     choices = propose(records, seen=sample_sizes(records), given=given)
     chosen = [_as_flag(choice.key, choice.value) for choice in choices]
     recipe = parse_recipe([here, *typed.flags, *chosen])
-    check_parts(recipe.model, recipe.imports)
     console.print(show_choices(choices))
     if "steps" not in given and recipe.steps:
         recipe = _fit_minutes(recipe, records, typed.minutes, console)
