@@ -149,7 +149,8 @@ def test_train_evaluate_report_on_one_s_own_folder(pets, tmp_path, capsys):
     words += ["--data.workers=0", "--out", str(run)]
     assert main(words) == 0
     told = capsys.readouterr().out
-    assert "model.view.scale" in told
+    assert "Chosen for these images" in told
+    assert "view" in told
     assert "report: file://" in told
     assert main(["evaluate", str(run), "--split", "val"]) == 0
     assert "accuracy" in capsys.readouterr().out

@@ -190,8 +190,9 @@ def _choose_frozen(known: Known) -> Iterator[Choice]:
     yield Choice("training.name", "tuned", reason)
     yield Choice("training.frozen", True, reason)
     yield Choice("model.scorer", {"name": "backbone", "glance": True}, "the same network looks at the view")
-    for key, value in {"name": "diverse", **SELECTION}.items():
-        yield Choice(f"model.selection.{key}", value, "patches that do not overlap")
+    yield Choice("model.selection.name", "diverse", "patches that do not overlap")
+    for key, value in SELECTION.items():
+        yield Choice(f"model.selection.{key}", value, "less noise than in the paper: the scorer is no longer new")
     yield Choice("model.aggregation", {"name": "max"}, "the strongest evidence of any patch counts")
     yield Choice("model.prediction", {"name": "linear"}, "what view and patches say is added up")
     yield Choice("best_by", "loss", "a few validation images are soon all answered right")
@@ -218,8 +219,8 @@ CHOOSERS: tuple[Callable[[Known], Iterator[Choice]], ...] = (
     choose_patch,
     choose_k,
     choose_view,
-    choose_balance,
     choose_start,
+    choose_balance,
     choose_length,
     choose_augmentation,
 )
