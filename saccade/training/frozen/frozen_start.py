@@ -48,18 +48,23 @@ from saccade.training.frozen.heads import (
 from saccade.training.label_free import label_free_loss, missing_detail
 
 PARTS = 3  # of the training images, beside the validation images
+SCALES = [2.0 ** (power / 2) for power in range(-10, 4)]
 EVERY = 7  # cells of a view that are looked at for mean and variance
 Batches = Callable[[str], Iterable[Batch]]
 BagLoss = Callable[[BagHead, Float[Tensor, "B K D r c"], Int[Tensor, " B"]], Tensor]
 
 
 class Answer(NamedTuple):
-    """What heads say of images that they never saw: the log-loss of each with all classes weighing alike, accuracy."""
+    """What heads say of images that they never saw: the log-loss of each with all classes weighing alike, accuracy.
+
+    parts: by what the logits of glance, search and patches are multiplied before they are added up.
+    """
 
     name: str
     logits: Float[Tensor, "n L"]
     losses: Float[Tensor, " n"]
     accuracy: float
+    parts: dict[str, float]
 
     @property
     def loss(self) -> float:
@@ -91,10 +96,24 @@ class Judge:
         self.classes = len(train.classes)
         self.weight = class_weight(self.label, self.classes)[self.label]
 
-    def judge(self, name: str, logits: Float[Tensor, "n L"]) -> Answer:
-        """An answer by the logits of all images."""
-        losses = F.cross_entropy(logits, self.label, reduction="none") * self.weight
-        return Answer(name, logits, losses, (logits.argmax(dim=1) == self.label).float().mean().item())
+    def judge(self, name: str, logits: Float[Tensor, "n L"], parts: dict[str, float]) -> Answer:
+        """An answer by the logits of all images, as sure of itself as it has reason to be.
+
+        Heads that are right of all they saw are too sure of what they did not: added up, one mistake would outweigh
+        all that they know together.
+        """
+        losses, scale = min(
+            ((self._losses(scale * logits), scale) for scale in SCALES), key=lambda each: float(each[0].mean())
+        )
+        accuracy = (logits.argmax(dim=1) == self.label).float().mean().item()
+        return Answer(name, scale * logits, losses, accuracy, {part: scale * by for part, by in parts.items()})
+
+    def add(self, one: Answer, other: Answer) -> Answer:
+        """What two answers say together."""
+        return self.judge(f"{one.name} and {other.name}", one.logits + other.logits, one.parts | other.parts)
+
+    def _losses(self, logits: Float[Tensor, "n L"]) -> Float[Tensor, " n"]:
+        return F.cross_entropy(logits, self.label, reduction="none") * self.weight
 
     def out_of_fold(self, heads: CrossFitted[Any], ask: Callable[[Any, int], Tensor]) -> list[Tensor]:
         """What the head that never saw it says of each image, given by its place."""
@@ -135,15 +154,14 @@ def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, 
 
     def judge_bags(name: str, heads: CrossFitted[BagHead], bags: Bags) -> Answer:
         said = judge.out_of_fold(heads, lambda head, place: head(standardize(bags[place : place + 1], standard))[0])
-        return judge.judge(name, torch.stack(said).mean(dim=2))
+        return judge.judge(name, torch.stack(said).mean(dim=2), {name: 1.0})
 
     glance = cross_fit(lambda at: fit_glance(views.whole[at], judge.label[at], judge.classes), judge.part)
-    by_glance = judge.judge(
-        "glance", torch.stack(judge.out_of_fold(glance, lambda head, place: head(views.whole[place])))
-    )
+    said = judge.out_of_fold(glance, lambda head, place: head(views.whole[place]))
+    by_glance = judge.judge("glance", torch.stack(said), {"glance": 1.0})
     search = teach(model.scorer.attention, views.cells, by_label)
     by_search = judge_bags("search", search, views.cells)
-    both = judge.judge("glance and search", by_glance.logits + by_search.logits)
+    both = judge.add(by_glance, by_search)
     view = min((by_glance, by_search, both), key=lambda answer: answer.loss)
     # Where the view as a whole says most, what is to be found is not what the search found.
     where = search
@@ -155,14 +173,14 @@ def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, 
     patches = _see_patches(model, scores, batches("patches"))
     read = teach(model.features.attention, patches, by_label)
     by_patches = judge_bags("patches", read, patches)
-    together = judge.judge(f"{view.name} and patches", view.logits + by_patches.logits)
+    together = judge.add(view, by_patches)
     answers = (by_glance, by_search, both, by_patches, together)
     taken = min(view, together, key=lambda answer: answer.loss)
     if taken is by_glance:
         return FrozenStart(answers, taken, None, *_fit_plain(config, judge, batches("views")))
     fitted = (
-        _install(model, taken.name, standard, glance.blind[0], where.blind[0], read.blind[0]),
-        _install(model, taken.name, standard, glance.seeing, where.seeing, read.seeing),
+        _install(model, taken.parts, standard, glance.blind[0], where.blind[0], read.blind[0]),
+        _install(model, taken.parts, standard, glance.seeing, where.seeing, read.seeing),
     )
     return FrozenStart(answers, taken, "detail" if view is by_glance else "search", *fitted)
 
@@ -208,18 +226,19 @@ def _images(model: System, batches: Iterable[Batch]) -> Iterable[Any]:
 # ---- heads → model
 
 
-def _install(model: Any, taken: str, standard: Standard, glance: nn.Linear, where: BagHead, read: BagHead) -> System:
+def _install(
+    model: Any, parts: dict[str, float], standard: Standard, glance: nn.Linear, where: BagHead, read: BagHead
+) -> System:
     """A copy of the model with what the heads learnt: what they answer is added up by its linear layer."""
     made = deepcopy(model)
     for attention, head in ((made.scorer.attention, where), (made.features.attention, read)):
         attention.load_state_dict(head.attention.state_dict())
         standard.fold(attention.describe)
-    answers = [read.linear(), where.linear(), (glance.weight, glance.bias)]
-    counts = [name in taken for name in ("patches", "search", "glance")]
-    made.prediction.weight.copy_(
-        torch.cat([weight * used for (weight, _), used in zip(answers, counts, strict=True)], dim=1)
-    )
-    made.prediction.bias.copy_(sum(bias * used for (_, bias), used in zip(answers, counts, strict=True)))
+    answers = {"patches": read.linear(), "search": where.linear(), "glance": (glance.weight, glance.bias)}
+    scaled = [[parts.get(name, 0.0) * each for each in linear] for name, linear in answers.items()]
+    weights, biases = zip(*scaled, strict=True)
+    made.prediction.weight.copy_(torch.cat(weights, dim=1))
+    made.prediction.bias.copy_(torch.stack(biases).sum(dim=0))
     return made.requires_grad_(True)
 
 

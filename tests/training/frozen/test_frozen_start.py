@@ -91,9 +91,9 @@ def test_the_blind_model_says_of_validation_images_what_the_heads_said(photos, w
     """Validation images are the first part, and the blind model is made of the heads that never saw it."""
     judge = frozen_start.Judge.judge
 
-    def prefer(self, name: str, logits: torch.Tensor) -> frozen_start.Answer:
+    def prefer(self, name: str, logits: torch.Tensor, parts: dict[str, float]) -> frozen_start.Answer:
         """Whatever was learnt, this answer of the view is the best, and patches help or do not."""
-        answer = judge(self, name, logits)
+        answer = judge(self, name, logits, parts)
         if name.endswith("and patches"):
             return answer._replace(losses=torch.full_like(answer.losses, -2.0 if reads else 0.0))
         return answer._replace(losses=torch.full_like(answer.losses, -1.0 if name == best else 9.0))
@@ -107,6 +107,21 @@ def test_the_blind_model_says_of_validation_images_what_the_heads_said(photos, w
         said = start.taken.logits[: len(data["val"])]
         assert_close(answers(start.blind, data["val"]), said, atol=2e-2, rtol=1e-2)  # cells are kept in half precision
     assert not torch.equal(answers(start.seeing, data["val"]), answers(start.blind, data["val"]))
+
+
+def test_an_answer_is_as_sure_as_it_has_reason_to_be(photos):
+    """Logits that are right three times of four and sure of it: the least log-loss is at log-odds of log 3."""
+    records = load(photos, seed=0)
+    judge = frozen_start.Judge(records.split("val"), records.split("train"), seed=0)
+    right = torch.ones(len(judge.label))
+    right[::4] = -1
+    sure = 8.0 * right[:, None] * torch.nn.functional.one_hot(judge.label, 2)
+    answer = judge.judge("glance", sure, {"glance": 1.0})
+    assert answer.parts["glance"] == 2.0**-3  # log-odds of 1, the nearest to log 3 of its steps of √2
+    assert_close(answer.logits, sure / 8)
+    assert answer.accuracy == pytest.approx(0.75, abs=0.02)
+    doubled = judge.add(answer, answer._replace(name="search", parts={"search": 1.0}))
+    assert doubled.parts == {"glance": 2.0**-4, "search": 0.5}  # the same twice is no surer
 
 
 def test_the_same_seed_gives_the_same_model(photos, weights):
