@@ -47,9 +47,9 @@ def test_answer_is_what_the_predictor_saw(client, predictor):
 
 
 def test_the_file_is_decoded_once_and_looked_at_once(predictor, monkeypatch):
-    decode, look = Mock(wraps=reading.read_pixels), Mock(wraps=predictor.model.forward)
+    decode, look = Mock(wraps=reading.read_pixels), Mock(wraps=predictor.models[0].forward)
     monkeypatch.setattr(reading, "read_pixels", decode)
-    monkeypatch.setattr(predictor.model, "forward", look)
+    monkeypatch.setattr(predictor.models[0], "forward", look)
     with open_client(predictor) as client:
         assert len(send(client, as_png(scene())).json()["crops"]) == 3
     assert (decode.call_count, look.call_count) == (1, 1)
