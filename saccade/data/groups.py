@@ -52,7 +52,7 @@ def deal(records: Sequence[Record], shares: Sequence[float], *, seed: int) -> li
 
     >>> cats = [Record(Path(f"{n}.jpg"), "cat", "", group=f"patient {n // 2}") for n in range(8)]
     >>> deal(cats, [0.5, 0.5], seed=0)
-    [0, 0, 1, 1, 0, 0, 1, 1]
+    [1, 1, 0, 0, 0, 0, 1, 1]
     """
     order = sorted(range(len(records)), key=lambda place: records[place].image)
     units = _units([records[place] for place in order])

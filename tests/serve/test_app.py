@@ -50,9 +50,9 @@ def test_answer_is_what_the_predictor_saw(client, predictor):
 
 @pytest.mark.skipif(not SUPPORTED, reason="files are read by a guard, where there is one")
 def test_the_file_is_decoded_once_and_looked_at_once(predictor, monkeypatch):
-    decode, look = Mock(wraps=Guard().read_pixels), Mock(wraps=predictor.model.forward)
+    decode, look = Mock(wraps=Guard().read_pixels), Mock(wraps=predictor.models[0].forward)
     monkeypatch.setattr(Guard, "read_pixels", decode)
-    monkeypatch.setattr(predictor.model, "forward", look)
+    monkeypatch.setattr(predictor.models[0], "forward", look)
     with open_client(predictor) as client:
         assert len(send(client, as_png(scene())).json()["crops"]) == 3
     assert (decode.call_count, look.call_count) == (1, 1)
