@@ -180,7 +180,7 @@ class PatchSelectionModel(System):
     def _read(self, patches: Float[Tensor, "B K C P Q"]) -> Float[Tensor, "B K D"]:
         """Features of the slots."""
         features = self.features(rearrange(patches, "b k c p q -> (b k) c p q"))
-        return rearrange(features, "(b k) d -> b k d", b=len(patches))
+        return rearrange(features, "(b k) d -> b k d", b=patches.shape[0])
 
     def grid(
         self,

@@ -47,6 +47,12 @@ MANY = {
     "diverse.onnx": DIVERSE,
     "exhaustive.onnx": {"selection": {"name": "exhaustive"}},
     "cnn.onnx": {"system": "cnn"},
+    "cells.onnx": {
+        "scorer": {"name": "backbone", "model": "resnet10t", "glance": True, "heads": 2, "width": 4},
+        "features": {"name": "cells", "model": "resnet10t", "heads": 2, "width": 4},
+        "aggregation": {"name": "max"},
+        "selection": {"name": "hard", "k": 2},
+    },
     "mean.pt2": {},
     "transformer.pt2": TRANSFORMER,
     "diverse.pt2": DIVERSE,

@@ -66,7 +66,7 @@ class Stages(nn.Module):
             stages = net.forward_intermediates(
                 normalized, indices=self.levels, intermediates_only=True, stop_early=True
             )
-            whole = pixels.new_zeros(len(pixels), 0)
+            whole = pixels.new_zeros(pixels.shape[0], 0)
         fine, middle, coarse = stages
         cells = torch.cat([F.avg_pool2d(fine, 2), middle, F.interpolate(coarse, scale_factor=2.0)], dim=1)
         return Seen(cells[..., :rows, :cols], whole)
