@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: test test-slow lint types parts demo benchmarks fuzz clean
+.PHONY: test test-slow lint types parts demo benchmarks fuzz audit clean
 
 test: lint types
 	$(BIN)/pytest
@@ -33,10 +33,17 @@ benchmarks: $(READY)
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
 	$(BIN)/saccade reproduce speed
 
-# Mutated images through every reader, for as long as it takes; the default tests do a few hundred.
+# Damaged images through every reader and command; wrong recipes, damaged models, runs and checkpoints; then, where
+# atheris is installed, readers by coverage: hours. The default tests do a few hundred.
 SEED ?= 1
 fuzz: $(READY)
 	$(BIN)/python -W ignore tests/hostile/fuzz.py --count 20000 --seed $(SEED)
+	$(BIN)/python -W ignore tests/hostile/fuzz_configurations.py --seed $(SEED)
+	$(BIN)/python -W ignore tests/hostile/fuzz_readers.py --seconds 1800
+
+# Known-vulnerable dependencies. Without access to pypi.org it says that nobody could be asked, and fails.
+audit: $(READY)
+	$(BIN)/python tests/audit.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

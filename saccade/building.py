@@ -7,7 +7,7 @@ from saccade.config import ModelConfig, Stages
 from saccade.extraction import Extraction
 from saccade.images import View
 from saccade.registry import build, build_one, check_spec, import_parts, parts
-from saccade.system import System, read_config
+from saccade.system import System, blaming, read_config
 
 
 def build_model(config: ModelConfig) -> System:
@@ -34,7 +34,10 @@ def check_parts(stages: Stages, imports: Sequence[str] = ()) -> None:
 
 def load_model(folder: str | Path) -> System:
     """The model in `folder`, of whichever system, in evaluation mode."""
-    return _system(read_config(folder)).from_pretrained(folder)
+    config = read_config(folder)
+    with blaming(folder):
+        system = _system(config)
+    return system.from_files(folder, config)
 
 
 def _system(config: ModelConfig) -> type[System]:

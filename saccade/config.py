@@ -7,10 +7,13 @@ and checked once, where it is built (`saccade.registry`). This module imports no
 """
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from saccade.options import AT_LEAST_ONE, Range, check_ranges, make
 from saccade.preparation import Preparation
+
+SIDES = Range("a height and a width of at least 1", lambda value: min(value) >= 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +66,13 @@ class ModelConfig(Stages):
     positive: str | None = None
     imports: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        check_ranges("", self, num_classes=AT_LEAST_ONE, channels=AT_LEAST_ONE, image_size=SIDES)
+        if self.classes and len(self.classes) != self.num_classes:
+            raise ValueError(
+                f"classes has {len(self.classes)} names: expected num_classes, which is {self.num_classes}"
+            )
+
     @property
     def input_channels(self) -> int:
         """Channels of the image and of its positions, if the stages see those too."""
@@ -76,13 +86,12 @@ class ModelConfig(Stages):
     def from_json(cls, text: str) -> "ModelConfig":
         """The config from JSON text."""
         values = json.loads(text)
-        known = {f.name for f in fields(cls)}
-        if missing := sorted({"num_classes", "image_size"} - set(values)):
-            raise ValueError(f"the config lacks {', '.join(missing)}: every model needs them")
-        if unknown := sorted(set(values) - known):
-            raise ValueError(f"unknown config keys {', '.join(unknown)}: expected some of {', '.join(sorted(known))}")
-        tuples = {name: tuple(values[name]) for name in ("image_size", "classes", "imports") if name in values}
-        return cls(**{**values, **tuples, "preparation": Preparation.from_tree(values.get("preparation", {}))})
+        if not isinstance(values, dict):
+            raise ValueError(f"the config is {text[:40]!r}, expected keys and values")
+        preparation = values.get("preparation", {})
+        if not isinstance(preparation, dict):
+            raise ValueError(f"preparation is {preparation}, expected keys with values")
+        return make("the config", cls, {**values, "preparation": Preparation.from_tree(preparation)})
 
     @property
     def class_names(self) -> tuple[str, ...]:

@@ -4,11 +4,15 @@ A killed process leaves at most the part behind, which no reader takes for the f
 writers of one file would move each other's parts: where that may happen, they take turns with `filelock.FileLock`.
 """
 
+import errno
 import os
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+MAX_TOLD = 500  # letters of an error that is told within another one
 
 
 @contextmanager
@@ -16,11 +20,31 @@ def whole_file(path: Path | str) -> Iterator[Path]:
     """Where to write what is to be `path`: moved there if the block ends well, deleted if not."""
     part = Path(f"{path}.part")
     try:
-        yield part
-        os.replace(part, path)
+        with naming_what_is_full(path):
+            yield part
+            os.replace(part, path)
     except BaseException:  # Ctrl-C too
         part.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def naming_what_is_full(path: Path | str) -> Iterator[None]:
+    """The system says that a disk is full, but not what was to be written: that was `path`, or something in it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise no_room(path, error.strerror) from error
+        raise
+
+
+def no_room(path: Path | str, reason: object) -> OSError:
+    """That the disk is full, for people."""
+    return OSError(
+        f"{shown(path)} cannot be written ({reason}): what was there is as it was; make room and give the same command "
+        "again"
+    )
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:
@@ -45,3 +69,13 @@ def shown(text: object) -> str:
 
 def _escape(letter: str) -> str:
     return letter.encode("unicode_escape").decode()
+
+
+def told(error: Exception) -> str:
+    """An error in one line; of one that says too little by itself also its kind.
+
+    >>> told(KeyError("step")), told(ValueError("two\\nlines"))
+    ("KeyError: 'step'", 'two lines')
+    """
+    text = " ".join(shown(" ".join(str(error).split())).split())[:MAX_TOLD]
+    return text if text and isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: {text}".rstrip(": ")

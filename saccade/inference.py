@@ -17,7 +17,7 @@ from timm.layers import BatchNormAct2d, Conv2dSame  # pyright: ignore[reportPriv
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from saccade.scorer.backbone_scorer import FixedPadding
+from saccade.features.cells import FixedPadding
 from saccade.system import System
 
 Model = TypeVar("Model", bound=nn.Module)

@@ -17,11 +17,11 @@ from saccade.aggregation import Aggregator, check_together
 from saccade.config import ModelConfig
 from saccade.extraction import Extraction, Grid
 from saccade.features import FeatureNetwork
-from saccade.images import Sources, View, glance, view_size
+from saccade.images import Sources, View, view_size
 from saccade.output import Choice, Output
 from saccade.prediction import mixture_loss, selection_loss
 from saccade.registry import build, build_one, name_of, register
-from saccade.scorer import Scorer, attend
+from saccade.scorer import Scorer
 from saccade.selection import Selection, Selector, ignore_outside
 from saccade.selection.refusals import check_k
 from saccade.system import PARTS, System, build_features
@@ -87,7 +87,7 @@ class PatchSelectionModel(System):
         aggregation: Aggregator = build(
             "aggregation", config.aggregation, features.width, slots=slots, cells=grid.shape
         )
-        width = aggregation.width + scorer.width + features.width * extraction.glance
+        width = aggregation.width + scorer.width
         prediction = build("prediction", config.prediction, width, config.num_classes)
         return cls(
             view=view,
@@ -116,15 +116,15 @@ class PatchSelectionModel(System):
         """
         self.check_images(image)
         image = self.with_positions(image, size)
+        view = self.view(image)  # before the grid: a file may say any size, and its view has a limit
         grid = self.grid(image.shape[-2:], image.device, size)
-        raw_scores, evidence = self.scorer(self.view(image))  # B N, B N E
+        raw_scores, context = self.scorer(view)  # B N, B E
         scores = self.selection.normalize(raw_scores)  # B N
         if grid.inside is not None:
             raw_scores, scores = ignore_outside(raw_scores, grid.inside, self.selection.normalize)
         selection = select(scores) if select else self.selection(scores, grid)  # index B S, weight B K S
         patches = self.extraction(image, selection, grid)  # B K C P P
-        features, glanced = self._read(patches, image, size)  # B K D, B D or B 0
-        context = torch.cat([attend(raw_scores, evidence), glanced], dim=1)
+        features = self._read(patches)  # B K D
         pooled = self.aggregation(features, selection, grid)  # B D
         logits = self.prediction(torch.cat([pooled, context], dim=1))
         return Output(logits, raw_scores, scores, selection, grid.boxes(selection.index), grid, features, context)
@@ -172,21 +172,15 @@ class PatchSelectionModel(System):
         if not context.shape[1]:
             raise ValueError(
                 "context_coefficient asks for an answer without patches, and nothing else is seen of the image: use "
-                "the scorer backbone or extraction.glance"
+                "the scorer backbone"
             )
         no_patch = context.new_zeros(len(label), self.aggregation.width)
         return F.cross_entropy(self.prediction(torch.cat([no_patch, context], dim=1)), label, weight=class_weight)
 
-    def _read(
-        self, patches: Float[Tensor, "B K C P Q"], image: Float[Tensor, "B C H W"] | Sources, size: Tensor | None
-    ) -> tuple[Float[Tensor, "B K D"], Float[Tensor, "B E"]]:
-        """Features of the slots and, where the extraction asks for a glance, of the whole image at a patch's size."""
-        slots = patches.shape[1]
-        if self.extraction.glance:  # in one batch: batch norm must see in training what it will see in evaluation
-            patches = torch.cat([patches, glance(image, self.extraction.patch, size)[:, None]], dim=1)
+    def _read(self, patches: Float[Tensor, "B K C P Q"]) -> Float[Tensor, "B K D"]:
+        """Features of the slots."""
         features = self.features(rearrange(patches, "b k c p q -> (b k) c p q"))
-        features = rearrange(features, "(b k) d -> b k d", b=image.shape[0])
-        return features[:, :slots], features[:, slots:].flatten(1)
+        return rearrange(features, "(b k) d -> b k d", b=patches.shape[0])
 
     def grid(
         self,

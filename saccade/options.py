@@ -11,6 +11,8 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
+from saccade.files import told
+
 
 class Option(NamedTuple):
     """One option: what values it takes, and the one it has if none is given (`inspect.Parameter.empty`: none)."""
@@ -53,7 +55,12 @@ def make(what: str, part: Any, options: Mapping[str, Any], *inputs: Any, **conte
     given |= {option.name: _as_asked(options[option.name], option) for option in taken if option.name in options}
     if missing := [option.name for option in taken if option.required and option.name not in given]:
         raise ValueError(f"{what} needs the option {', '.join(map(repr, missing))}")
-    return part(*inputs, **given)
+    try:
+        return part(*inputs, **given)
+    except (ValueError, OSError):
+        raise
+    except Exception as error:  # a width of -1, or of a billion, is first noticed deep within torch
+        raise ValueError(f"{what} cannot be made with {_shown(options)} ({told(error)})") from error
 
 
 def check_options(what: str, known: Iterable[Option], options: Mapping[str, Any]) -> None:
@@ -65,8 +72,7 @@ def check_options(what: str, known: Iterable[Option], options: Mapping[str, Any]
         )
     for name, value in options.items():
         if not fits(value, annotations[name]):
-            shown = json.dumps(value, default=str, ensure_ascii=False)
-            raise ValueError(f"{what}: {name} is {shown}, expected {describe(annotations[name])}")
+            raise ValueError(f"{what}: {name} is {_shown(value)}, expected {describe(annotations[name])}")
 
 
 def fits(value: Any, annotation: Any) -> bool:
@@ -105,14 +111,15 @@ def describe(annotation: Any) -> str:
     if origin is Literal:
         return _either(map(str, inner))
     if origin is tuple and inner[-1] is not Ellipsis:
-        return f"a list of {len(inner)} {_MANY[inner[0]]}"
+        return f"a list of {len(inner)} {_MANY.get(inner[0], KEYS)}"
     if origin in (list, tuple, Sequence):
-        return f"a list of {_MANY[inner[0]]}"
+        return f"a list of {_MANY.get(inner[0], KEYS)}"
     if origin in (dict, Mapping):
-        return "keys with values"
-    return _ONE[annotation]
+        return KEYS
+    return _ONE.get(annotation, KEYS)
 
 
+KEYS = "keys with values"
 _ONE: dict[Any, str] = {
     int: "a whole number",
     float: "a number",
@@ -144,6 +151,10 @@ def check_ranges(key: str, options: Any, **ranges: Range) -> None:
         if value is not None and not expected.holds(value):
             shown = list(value) if isinstance(value, tuple) else value
             raise ValueError(f"{f'{key}.{name}'.removeprefix('.')} is {shown}: expected {expected.expected}")
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, default=str, ensure_ascii=False)
 
 
 def _either(words: Iterable[str]) -> str:

@@ -1,24 +1,26 @@
 """What every system can do. As a folder it is `config.json` and `model.safetensors`, readable without this library."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, overload
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from safetensors import SafetensorError
-from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
 from saccade.config import ModelConfig
-from saccade.files import whole_file
+from saccade.files import told, whole_file
 from saccade.images import Sources, add_positions
+from saccade.model_files import check_model_files, load_weights, save_weights
 from saccade.module_modes import weights_follow
 from saccade.options import make
 from saccade.output import Output
 from saccade.registry import build, import_parts, parts
 
 AnySystem = TypeVar("AnySystem", bound="System")
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PARTS = ("view", "scorer", "selection", "extraction", "features", "aggregation", "prediction")
 
 
@@ -130,32 +132,27 @@ class System(nn.Module):
         self.check_described()
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with whole_file(folder / "config.json") as config, whole_file(folder / "model.safetensors") as weights:
-            save_model(self, str(weights))
-            config.write_text(self.config.to_json())
+        with whole_file(folder / CONFIG) as config, whole_file(folder / WEIGHTS) as weights:
+            config.write_text(self.config.to_json(), encoding="utf-8")
+            save_weights(self, weights, config)
 
     @classmethod
     def from_pretrained(cls: type[AnySystem], folder: str | Path) -> AnySystem:
         """The model that `save_pretrained` wrote, in evaluation mode."""
-        config = read_config(folder)
-        import_parts(config.imports)
-        if not issubclass(cls, parts("system").get(config.system, cls)):
-            raise ValueError(f"{folder} holds the system {config.system}, not {cls.__name__}: use saccade.load_model")
-        # The weights are all in the folder: neither a hub nor the file they once started from is asked again.
-        stages: dict[str, Any] = {name: _without_origin(getattr(config, name)) for name in ("features", "scorer")}
-        with weights_follow():
-            model = cls.from_config(replace(config, **stages))
-        try:
-            load_model(model, str(Path(folder) / "model.safetensors"))
-        except RuntimeError as error:
-            raise ValueError(
-                f"the weights in {folder} do not fit its config ({error}): were they written by another version of "
-                "Saccade? Use that one, or train again"
-            ) from error
-        except SafetensorError as error:
-            raise ValueError(
-                f"{Path(folder) / 'model.safetensors'} is damaged ({error}): copy it anew, or train again"
-            ) from error
+        return cls.from_files(folder, read_config(folder))
+
+    @classmethod
+    def from_files(cls: type[AnySystem], folder: str | Path, config: ModelConfig) -> AnySystem:
+        """The same, with the folder's config as `read_config` gave it."""
+        with blaming(folder):
+            import_parts(config.imports)
+            if not issubclass(cls, parts("system").get(config.system, cls)):
+                raise ValueError(f"the system is {config.system}, not {cls.__name__}: use saccade.load_model")
+            # The weights are all in the folder: neither a hub nor the file they once started from is asked again.
+            stages: dict[str, Any] = {name: _without_origin(getattr(config, name)) for name in ("features", "scorer")}
+            with weights_follow():
+                model = cls.from_config(replace(config, **stages))
+        load_weights(model, Path(folder) / WEIGHTS)
         return model.eval()
 
 
@@ -164,20 +161,31 @@ def _without_origin(stage: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_config(folder: str | Path) -> ModelConfig:
-    """The config of a model that `save_pretrained` wrote."""
-    for name in ("config.json", "model.safetensors"):
+    """The config of a model that `save_pretrained` wrote; nothing of a damaged one is believed."""
+    for name in (CONFIG, WEIGHTS):
         if not (Path(folder) / name).is_file():
             raise FileNotFoundError(f"no {name} in {folder}: expected a folder written by save_pretrained")
-    return ModelConfig.from_json((Path(folder) / "config.json").read_text())
+    path = Path(folder) / CONFIG
+    check_model_files(path, Path(folder) / WEIGHTS)
+    with blaming(folder):
+        return ModelConfig.from_json(path.read_text(encoding="utf-8"))
+
+
+@contextmanager
+def blaming(folder: str | Path) -> Iterator[None]:
+    """Whatever is raised in the block is the fault of the config in `folder`."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{Path(folder) / CONFIG}: {error}") from error
+    except Exception as error:
+        raise ValueError(
+            f"{Path(folder) / CONFIG} describes no model that can be made ({told(error)}): copy the folder anew, or "
+            "train again"
+        ) from error
 
 
 def build_features(config: ModelConfig, patch: tuple[int, int]) -> Any:
     """The feature network that `config` names, for patches of `patch` (height, width) pixels."""
     context = {"patch": patch, "image_channels": config.channels}
     return build("features", config.features, config.input_channels, **context)
-
-
-def refuse_glance(config: ModelConfig) -> None:
-    """For systems that would leave it unsaid that they do not look at the whole image."""
-    if config.extraction.get("glance"):
-        raise ValueError(f"the system {config.system} has no glance at the whole image: remove extraction.glance")

@@ -33,7 +33,7 @@ def test_options_that_a_system_does_not_have_are_refused(system):
 
 def test_another_system_is_told_apart_from_a_broken_folder(tmp_path):
     build_model(config("cnn")).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"holds the system cnn, not PatchSelectionModel: use .*load_model"):
+    with pytest.raises(ValueError, match=r"config.json: the system is cnn, not PatchSelectionModel: use .*load_model"):
         PatchSelectionModel.from_pretrained(tmp_path)
 
 

@@ -2,9 +2,11 @@
 
 import inspect
 import json
+from typing import Any
 
 import pytest
 import torch
+from sealing import seal
 from torch import nn
 from torch.testing import assert_close
 
@@ -174,7 +176,7 @@ def test_a_damaged_file_of_weights_is_named(tmp_path):
     make().save_pretrained(tmp_path)
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"model.safetensors is damaged .* train again"):
+    with pytest.raises(ValueError, match=r"model.safetensors or the config.json beside it is damaged .* train again"):
         PatchSelectionModel.from_pretrained(tmp_path)
 
 
@@ -187,7 +189,7 @@ def test_config_survives_json_and_refuses_unknown_keys():
     original = config(aggregation={"name": "transformer", "layers": 2})
     assert ModelConfig.from_json(original.to_json()) == original
     broken = json.dumps({**json.loads(original.to_json()), "scorrer": {}})
-    with pytest.raises(ValueError, match="unknown config keys scorrer"):
+    with pytest.raises(ValueError, match="the config has no option 'scorrer'"):
         ModelConfig.from_json(broken)
 
 
@@ -282,28 +284,21 @@ def test_a_patch_larger_than_the_image_is_refused():
         make(extraction={"patch": [100, 24]})
 
 
-def test_a_glance_at_the_whole_image_goes_to_the_head_beside_the_patches():
-    model = make(extraction={"patch": 16, "glance": True}, aggregation={"name": "max"}).eval()
+GLANCING = {"scorer": {"name": "backbone", "model": "resnet18", "glance": True, "width": 4}, "view": {"scale": 0.5}}
+
+
+def test_what_the_scorer_saw_goes_to_the_head_beside_the_patches():
+    model: Any = make(**GLANCING, extraction={"patch": 16}, aggregation={"name": "max"}).eval()
     images = torch.rand(2, 3, *model.config.image_size)
     output = model(images)
-    whole = torch.nn.functional.interpolate(images, size=(16, 16), mode="bilinear", antialias=True)
-    assert_close(output.context, model.features(whole))
+    seen = model.scorer.stages(model.view(images))
+    assert_close(output.context, torch.cat([model.scorer.attention(seen.cells).context, seen.whole], dim=1))
     pooled = torch.cat([output.features.amax(dim=1), output.context], dim=1)
     assert_close(output.logits, model.prediction(pooled))
 
 
-def test_the_glance_leaves_padding_out():
-    model = make(extraction={"patch": 16, "glance": True}).eval()
-    height, width = model.config.image_size
-    padded = torch.rand(1, 3, height, width)
-    padded[..., width // 2 :] = 0
-    size = torch.tensor([[height, width // 2]])
-    whole = torch.nn.functional.interpolate(padded[..., : width // 2], size=(16, 16), mode="bilinear", antialias=True)
-    assert_close(model(padded, size).context, model.features(whole))
-
-
-def test_with_a_glance_the_mixture_asks_what_each_patch_says_alone():
-    model = make(extraction={"patch": 16, "glance": True}, aggregation={"name": "max"}).eval()
+def test_beside_a_context_the_mixture_asks_what_each_patch_says_alone():
+    model: Any = make(**GLANCING, extraction={"patch": 16}, aggregation={"name": "max"}).eval()
     output, label = model(torch.rand(2, 3, *model.config.image_size)), torch.tensor([0, 1])
     options = {"entropy_coefficient": 0.0}
     added = model.loss(output, label, mixture_coefficient=1.0, **options) - model.loss(output, label, **options)
@@ -325,7 +320,8 @@ def test_weights_that_do_not_fit_the_config_are_one_error(tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     config["num_classes"] += 1
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="do not fit its config"):
+    seal(tmp_path)
+    with pytest.raises(ValueError, match="do not fit the config beside it"):
         PatchSelectionModel.from_pretrained(tmp_path)
 
 

@@ -19,6 +19,7 @@ from saccade.cli.reproduce import REPRODUCE
 from saccade.cli.runs import EVALUATE, RECIPES, REPORT
 from saccade.cli.serve import SERVE
 from saccade.cli.train import TRAIN
+from saccade.files import shown
 
 COMMANDS: dict[str, Command | WordCommand | Group] = {
     "data": DATA,
@@ -108,5 +109,6 @@ def _fail(error: Exception, debug: bool, *, hint: str = "") -> int:
     lines = str(error).splitlines()
     # A worker process sends its whole traceback; the error itself is its last line.
     text = lines[-1].partition(": ")[2] if lines[0].startswith("Caught ") else " ".join(line.strip() for line in lines)
-    print(f"saccade: error: {text}{hint}", file=sys.stderr)
+    told = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    print(f"saccade: error: {shown(text)}{told}{hint}", file=sys.stderr)
     return 2

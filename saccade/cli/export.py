@@ -28,7 +28,7 @@ def export(args: Namespace) -> int:
     size = args.image_size and (args.image_size[0], args.image_size[1])
     options = {"opset": args.opset} if args.opset else {}
     done = export_model(args.run, args.out, image_size=size, static=args.static, check=args.check, **options)
-    say = Console(soft_wrap=True, highlight=False).print
+    say = Console(soft_wrap=True, highlight=False, markup=False).print
     fixed = ", ".join(f"{name} is fixed at {side}" for name, side in done.fixed.items())
     say(f"image: {fixed or 'any batch, height and width'}")
     differences = ", ".join(f"{name} {value:.1e}" for name, value in done.check.difference.items())

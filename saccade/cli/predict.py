@@ -13,6 +13,7 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from saccade.cli.command import Command
 from saccade.cli.memory import keep_freed_memory
+from saccade.files import shown
 
 PLAIN_LINES = 10
 
@@ -74,16 +75,18 @@ def _refuse_inside(args: Namespace) -> None:
 
 
 def _predict(args: Namespace, form: Any, total: int) -> int:
+    from saccade.images.guarded import SUPPORTED, Guard
     from saccade.predict import Failure, Predictor
     from saccade.predict.image_paths import common_folder, find_images
-    from saccade.predict.line_file import Progress, Writer, resume
+    from saccade.predict.line_file import Progress, Writer, open_alone, resume
     from saccade.predict.pictures import Album
 
     options = {"device": args.device, "compile": args.compile, "max_pixels": args.max_pixels}
-    predictor = Predictor(args.run, fold=args.fold, **options)
+    predictor = Predictor(args.run, fold=args.fold, guard=Guard() if SUPPORTED else None, **options)
     album = Album(common_folder(args.images), args.overlay, args.crops) if args.overlay or args.crops else None
     images, before = find_images(args.images), Progress()
-    with _open(args.out) as file:
+    opened: Any = open_alone(args.out, resumes=args.resume) if args.out else nullcontext(sys.stdout.buffer)
+    with opened as file:
         writer = Writer(file, form(predictor.classes))
         if args.out:
             before = resume(file, writer.form, images, args.out)
@@ -99,14 +102,6 @@ def _predict(args: Namespace, form: Any, total: int) -> int:
                     album.draw(image, outcome)
             writer.write(image, outcome)
     return told.finish()
-
-
-def _open(path: Path | None) -> Any:
-    """The file to continue, made if it is not there; or standard output, which stays open."""
-    if path is None:
-        return nullcontext(sys.stdout.buffer)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path.open("a+b")
 
 
 class _Account:
@@ -156,19 +151,22 @@ class _Account:
             yield
         except (OSError, ValueError, RuntimeError) as error:
             self.undrawn += 1
-            self.console.print(f"{image}: predicted, but not drawn: {explain(error).error}", markup=False)
+            self._say(f"{image}: predicted, but not drawn: {explain(error).error}")
 
     def finish(self) -> int:
         """Say how it went, and the exit code of that."""
         seconds, count = time.monotonic() - self.begin, self.done - self.done_before
         where = f" → {self.out}" if self.out else ""
-        self.console.print(f"{count} images in {seconds:.1f} s ({count / seconds:.1f} per second){where}", markup=False)
+        self._say(f"{count} images in {seconds:.1f} s ({count / seconds:.1f} per second){where}")
         if self.failed:
             text = f"{self.failed} of {self.total} images failed"
-            self.console.print(f"{text}, first {self.first_failure}" if self.first_failure else text, markup=False)
+            self._say(f"{text}, first {self.first_failure}" if self.first_failure else text)
         if self.undrawn:
-            self.console.print(f"{self.undrawn} of {count} images could not be drawn", markup=False)
+            self._say(f"{self.undrawn} of {count} images could not be drawn")
         return 1 if self.failed or self.undrawn else 0
+
+    def _say(self, text: str) -> None:
+        self.console.print(shown(text), markup=False)
 
 
 PREDICT = Command("answer for images of any size: label, probabilities, boxes", _add_arguments, predict)

@@ -1,16 +1,22 @@
 """`saccade serve RUN`: a page and a JSON API for a trained model."""
 
 import importlib.util
+import ipaddress
+import math
+import secrets
 import socket
 from pathlib import Path
+from typing import NamedTuple
 
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import NonNegativeInt, PositiveFloat, restricted_number_type
 
 from saccade.cli.command import Command
+from saccade.cli.memory import return_freed_memory
 
 NEEDS = ("fastapi", "uvicorn", "python_multipart")
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
+MIN_TOKEN = 16  # letters
 MAX_CONNECTIONS = 100  # beside the queue, for tiles and crops
 
 Port = restricted_number_type("Port", int, [(">=", 0), ("<=", 65535)])
@@ -20,6 +26,18 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", type=Path, help="a run folder, or one that save_pretrained wrote")
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)"
+    )
+    parser.add_argument(
+        "--allowed-host",
+        type=str,
+        nargs="+",
+        default=[],
+        help="names under which the server may be asked, besides 127.0.0.1, localhost and --host",
+    )
+    parser.add_argument(
+        "--token",
+        type=str,
+        help="what every request must bring along (default: none on this machine only, beyond it one that is made up)",
     )
     parser.add_argument("--port", type=Port, default=8000, help="default: 8000; 0 takes a free one")
     parser.add_argument("--max-mb", type=PositiveFloat, default=50.0, help="largest upload (default: 50)")
@@ -56,19 +74,50 @@ def serve(args: Namespace) -> int:
         queue=args.queue,
     )
     with _listen(args.host, int(args.port)) as sock:
+        entry = _guard_entry(args, sock)
+        return_freed_memory()
         predictor = Predictor(args.run, device=args.device, max_pixels=limits.max_pixels)
-        hosts = LOOPBACK if args.host in LOOPBACK else ("*",)
-        app = create_app(predictor, name=args.run.resolve().name, limits=limits, hosts=hosts)
-        _greet(sock)
+        name = args.run.resolve().name
+        app = create_app(predictor, name=name, limits=limits, hosts=entry.hosts, token=entry.token)
+        print(f"drop an image on {entry.address} (Ctrl+C to stop)", flush=True)
         config = uvicorn.Config(
             app,
             http=ImpatientProtocol,
             log_level="warning",
             server_header=False,
             limit_concurrency=MAX_CONNECTIONS + args.queue,
+            timeout_graceful_shutdown=math.ceil(args.timeout),
         )
         uvicorn.Server(config).run(sockets=[sock])
     return 0
+
+
+class Entry(NamedTuple):
+    """Where the page is, the names under which it may be asked for, and the token that is asked for."""
+
+    address: str
+    hosts: tuple[str, ...]
+    token: str | None
+
+
+def _guard_entry(args: Namespace, sock: socket.socket) -> Entry:
+    """Who may ask: beyond this machine, those who know the token, for a host by its name."""
+    address, port = sock.getsockname()[:2]
+    bound, token = ipaddress.ip_address(address), args.token
+    if token is not None and len(token) < MIN_TOKEN:
+        raise ValueError(f"--token has {len(token)} letters, expected at least {MIN_TOKEN}; without it one is made up")
+    if bound.is_unspecified and not args.allowed_host:
+        raise ValueError(
+            f"--host {args.host} lets others in: say with --allowed-host under which names they may ask, such as "
+            f"--allowed-host {socket.gethostname()}"
+        )
+    names = [*args.allowed_host, *([] if bound.is_unspecified else [args.host])]
+    if token is None and not bound.is_loopback:
+        token = secrets.token_urlsafe(24)
+    shown = f"[{names[0]}]" if ":" in names[0] else names[0]
+    # One that was given is known to who gave it, and need not stand in a log.
+    ticket = "" if token is None else f"/?token={'…' if args.token else token}"
+    return Entry(f"http://{shown}:{port}{ticket}", (*LOOPBACK, *names), token)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -80,12 +129,6 @@ def _listen(host: str, port: int) -> socket.socket:
         # Python adds to the reason what it tried to bind, which is already said here.
         reason = (error.strerror or str(error)).partition(" (while")[0]
         raise OSError(f"cannot listen on {host}, port {port} ({reason}): choose another --port or --host") from error
-
-
-def _greet(sock: socket.socket) -> None:
-    host, port = sock.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    print(f"drop an image on http://{shown}:{port} (Ctrl+C to stop)", flush=True)
 
 
 SERVE = Command("serve a model to browsers and programs", _add_arguments, serve)

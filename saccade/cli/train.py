@@ -6,6 +6,7 @@ Words are read twice: first for SOURCE and the flags as typed, since SOURCE says
 
 import argparse
 import json
+import math
 import textwrap
 from collections.abc import Sequence
 from functools import partial
@@ -20,8 +21,10 @@ from saccade.recipes import find_recipe, list_recipes
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from saccade.data.records import Records
+    from saccade.training.defaults import Choice
     from saccade.training.recipe import Recipe
 
 DESCRIPTION = (
@@ -29,6 +32,9 @@ DESCRIPTION = (
     "of images per class, or a table with the columns image,label[,split][,boxes][,group][,fold]. "
     "A run that was stopped is resumed by the same command."
 )
+
+
+MINUTES = "30"
 
 
 class Short(NamedTuple):
@@ -51,10 +57,11 @@ SHORT = {
 
 
 class Typed(NamedTuple):
-    """What was typed: SOURCE, the run folder, and all other flags by their whole names, each `--key=value`."""
+    """What was typed: SOURCE, run folder, time, and all other flags by their whole names, each `--key=value`."""
 
     source: str
     out: Path
+    minutes: float
     flags: list[str]
 
 
@@ -62,7 +69,7 @@ def read_words(words: Sequence[str]) -> Typed:
     """The first pass.
 
     >>> read_words(["--steps", "10", "photos", "--k=5"])
-    Typed(source='photos', out=PosixPath('runs/photos'), flags=['--model.selection.k=5', '--steps=10'])
+    Typed(source='photos', out=PosixPath('runs/photos'), minutes=30.0, flags=['--model.selection.k=5', '--steps=10'])
     """
     sources, values, rest = [], {}, iter(words)
     for word in rest:
@@ -80,7 +87,18 @@ def read_words(words: Sequence[str]) -> Typed:
         raise ValueError(f"train needs one recipe, folder of images or table, {what}: see saccade train --help")
     out = Path(values.pop("out", None) or Path("runs") / run_name(sources[0]))
     # In alphabetical order a stage comes before its keys, which it would replace (--backbone is a whole stage).
-    return Typed(sources[0], out, [f"--{key}={value}" for key, value in sorted(values.items())])
+    minutes = _read_minutes(values.pop("minutes", MINUTES))
+    return Typed(sources[0], out, minutes, [f"--{key}={value}" for key, value in sorted(values.items())])
+
+
+def _read_minutes(value: str) -> float:
+    try:
+        minutes = float(value)
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes < math.inf:
+        raise ValueError(f"--minutes is {value}: expected a number above 0, such as --minutes 30")
+    return minutes
 
 
 def _spell_out(name: str, value: str) -> str:
@@ -124,8 +142,12 @@ def train(words: Sequence[str]) -> int:
     try:
         run(recipe, files, records=records, console=console)
     except Stopped as stopped:
-        console.print(f"{stopped}; all is saved in {typed.out}, and the same command resumes it")
+        console.print(f"{stopped}; all is saved in {typed.out}, and the same command resumes it", markup=False)
         return 130
+    except (ValueError, OSError) as error:
+        if path:
+            error.add_note(f"recipe: {path}")
+        raise
     if files.writes and not complete:
         console.print(f"report: {write_report(files).absolute().as_uri()}", soft_wrap=True)
     return 0
@@ -139,7 +161,8 @@ def _train_folds(typed: Typed, console: "Console") -> int:
     from saccade.training.fold_runs import train_folds
 
     say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
-    if train_folds(typed.source, typed.out, typed.flags, say=say):
+    minutes = None if find_recipe(typed.source) else typed.minutes
+    if train_folds(typed.source, typed.out, typed.flags, minutes=minutes, say=say):
         return 1
     console.print(folds_tables(sum_up(FoldFolder(typed.out))))
     say(f"report: {write_report(typed.out).absolute().as_uri()}")
@@ -161,14 +184,74 @@ def choose_recipe(typed: Typed, console: "Console") -> tuple["Recipe", "Records 
         # Key by key: of a stage that was given in part, the rest was chosen.
         flags = [_as_flag(key, value) for key, value in flatten(given).items()]
         return load_recipe(run.recipe_file, [*flags, here] if moved else flags), None
-    recipe = parse_recipe([here, *typed.flags])
+    features = given.get("model", {}).get("features", {})
+    # Weights alone do not say yet what reads them.
+    named = ["--model.features.name=cells"] if features and "name" not in features else []
+    recipe = parse_recipe([here, *typed.flags, *named])
     check_parts(recipe.model, recipe.imports)
     records = open_records(recipe.data, seed=recipe.seed)
     choices = propose(records, seen=sample_sizes(records), given=given)
-    for choice in choices:
-        console.print(f"[bold]{choice.key}[/bold] {choice.value}: {choice.reason}", highlight=False)
     chosen = [_as_flag(choice.key, choice.value) for choice in choices]
-    return parse_recipe([here, *typed.flags, *chosen]), records
+    recipe = parse_recipe([here, *typed.flags, *chosen])
+    console.print(show_choices(choices))
+    if "steps" not in given and recipe.steps:
+        recipe = _fit_minutes(recipe, records, typed.minutes, console)
+    return recipe, records
+
+
+SHOWN = {
+    "model.features": "network",
+    "model.extraction.patch": "patch",
+    "model.selection.k": "patches",
+    "model.view.scale": "view",
+    "training.name": "training",
+    "training.evenly": "classes",
+    "model.preparation.resize": "sizes",
+    "model.preparation.stream": "reading",
+}
+
+
+def show_choices(choices: "Sequence[Choice]") -> "Table":
+    """What matters most of what was chosen, and why."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, title="Chosen for these images (all of it: recipe.yaml)")
+    table.title_justify = "left"
+    reasons = {choice.key: choice for choice in choices}
+    for key, name in SHOWN.items():
+        if key in reasons:
+            value = reasons[key].value
+            shown = value.get("model", value["name"]) if isinstance(value, dict) else _say(value)
+            table.add_row(name, escape(shown), escape(reasons[key].reason))  # which may name what rich takes for markup
+    return table
+
+
+def _say(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return "×".join(map(str, value)) if isinstance(value, list) else str(value).replace("_", " ")
+
+
+def _fit_minutes(recipe: "Recipe", records: "Records", minutes: float, console: "Console") -> "Recipe":
+    """As many steps as there is time for, told before the first of them."""
+    from lightning.fabric import seed_everything
+
+    from saccade.training.defaults.length import fit_into, round_minutes
+    from saccade.training.run import make_learner, open_data
+
+    console.print("timing a few steps …", highlight=False)
+    seed_everything(recipe.seed, verbose=False)
+    data = open_data(recipe, records)
+    fitted, needed = fit_into(recipe, make_learner(recipe, data), data["train"], minutes)
+    before = ", after a few minutes for the frozen start" if recipe.training.frozen else ""
+    console.print(
+        f"{fitted.steps:,} steps of {recipe.batch} images, about {round_minutes(needed)} of training{before} "
+        f"(--minutes {minutes:g}; --steps says how many instead)",
+        soft_wrap=True,
+        highlight=False,
+    )
+    return fitted
 
 
 def _as_flag(key: str, value: Any) -> str:
@@ -188,6 +271,7 @@ def make_help() -> ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,  # jsonargparse's own prints Python types
     )
     parser.add_argument("--out", help="the run folder (default: runs/NAME)")
+    parser.add_argument("--minutes", help=f"how long to train on your own images at most (default: {MINUTES})")
     for name, short in SHORT.items():
         parser.add_argument(f"--{name}", help=f"{short.help} ({short.key})")
     add_recipe_arguments(parser)

@@ -43,20 +43,15 @@ def extract(
 
 
 class Extraction(nn.Module):
-    """`extract` from a grid of patches of `patch` pixels (one side, or height and width), placed by `geometry`.
+    """`extract` from a grid of patches of `patch` pixels (one side, or height and width), placed by `geometry`."""
 
-    glance: whether the model also sees the whole image, resized to the size of a patch. For evidence that is not only
-            in details: what the patches say is then understood in its surroundings.
-    """
-
-    def __init__(self, patch: int | tuple[int, int] = 100, geometry: Geometry = "aligned", glance: bool = False):
+    def __init__(self, patch: int | tuple[int, int] = 100, geometry: Geometry = "aligned"):
         super().__init__()
         height, width = (patch, patch) if isinstance(patch, int) else patch
         if min(height, width) < 1:
             raise ValueError(f"patch is {patch}, expected a side of at least 1 px, or [height, width]")
         self.patch = (height, width)
         self.geometry: Geometry = geometry
-        self.glance = glance
 
     @property
     def tiles(self) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from saccade.images.slide import SlideImage
     from saccade.images.source_batch import ImageSource, Sources
     from saccade.images.tensor import TensorImage
-    from saccade.images.view import View, glance, make_view, view_size
+    from saccade.images.view import View, make_view, view_size
 
 _HOME = {
     "BadImage": "bad_image",
@@ -32,7 +32,6 @@ _HOME = {
     "View": "view",
     "add_positions": "position_channels",
     "cut_regions": "regions",
-    "glance": "view",
     "make_view": "view",
     "open_file": "image_source",
     "open_image": "image_source",
@@ -52,7 +51,6 @@ __all__ = [
     "View",
     "add_positions",
     "cut_regions",
-    "glance",
     "make_view",
     "open_file",
     "open_image",

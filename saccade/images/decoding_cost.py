@@ -20,7 +20,7 @@ from saccade.images.jpeg_scans import MAX_SCANS, Scans, count_scans
 # 16384²: as RGB, 4 bytes a pixel in Pillow and 3 in the result make 1.75 GiB, so that all of reading stays below 2.
 MAX_PIXELS = 2**28
 RGB_BYTES = 7
-MAX_BYTES = RGB_BYTES * MAX_PIXELS
+MIN_BYTES = 2**29  # whoever allows few pixels still allows any kind of file, up to 20 megapixels
 
 _BITS_PER_SAMPLE, _ORIENTATION, _SAMPLES = 258, 274, 277
 _TILE_WIDTH, _TILE_HEIGHT, _ROWS_PER_STRIP = 322, 323, 278
@@ -39,12 +39,8 @@ def check_cost(path: Path, image: Image.Image, max_pixels: int) -> None:
 
 
 def check_size(path: Path, size: tuple[int, int], max_pixels: int, needed: int) -> None:
-    """Refuse a picture of `size` (height, width) whose reading takes `needed` bytes, if that is beyond the limits.
-
-    One who allows more pixels than by default allows the memory of that many RGB pixels with them.
-    """
-    height, width = size
-    allowed = max(MAX_BYTES, RGB_BYTES * max_pixels)
+    """Refuse a picture of `size` (height, width) whose reading takes `needed` bytes, if that is beyond the limits."""
+    (height, width), allowed = size, allowed_bytes(max_pixels)
     if height * width > max_pixels:
         too_much = f"{height * width / 1e6:,.0f} megapixels, the limit is {max_pixels / 1e6:,.0f}"
     elif needed > allowed:
@@ -58,6 +54,11 @@ def check_size(path: Path, size: tuple[int, int], max_pixels: int, needed: int) 
         "model.preparation.stream)",
         Fault.LARGE,
     )
+
+
+def allowed_bytes(max_pixels: int) -> int:
+    """What reading may take at its peak: whoever allows so many pixels allows the memory of that many in RGB."""
+    return max(MIN_BYTES, RGB_BYTES * max_pixels)
 
 
 def peak_bytes(image: Image.Image, *, held_channels: int = 0) -> int:

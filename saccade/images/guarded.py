@@ -19,14 +19,16 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from saccade.images.bad_image import BadImage, Fault, require_file
-from saccade.images.decoding_cost import MAX_BYTES, MAX_PIXELS, RGB_BYTES
+from saccade.images.decoding_cost import MAX_PIXELS, allowed_bytes
 from saccade.images.pyramid import Box, NotASlideError
 
 SUPPORTED = sys.platform == "linux"
@@ -43,7 +45,7 @@ _SEALS = 0x0002 | 0x0004  # F_SEAL_SHRINK, F_SEAL_GROW: shared memory that shrin
 class Limits(NamedTuple):
     """What one request may take: seconds on the clock and of the processor, and bytes of memory.
 
-    By default the memory is what `memory.check_size` allows for as many pixels as are asked for.
+    By default the memory is what `decoding_cost` allows for as many pixels as are asked for.
     """
 
     wall_s: float = 60.0
@@ -54,13 +56,14 @@ class Limits(NamedTuple):
         """With the memory as a number."""
         if self.memory_bytes is not None:
             return self
-        return self._replace(memory_bytes=max(MAX_BYTES, RGB_BYTES * max_pixels) + ROOM_BYTES)
+        return self._replace(memory_bytes=allowed_bytes(max_pixels) + ROOM_BYTES)
 
 
 class Guard:
     """A process that reads images for this one, one request at a time; threads that share it take turns.
 
-    It starts at the first request, again after it was ended, and anew in a forked process. It travels as its limits.
+    It starts at the first request, again after it was ended, and anew in a forked process. It travels as its limits:
+    those that arrive in a process with the same limits are one.
 
     >>> with Guard(Limits(wall_s=10)) as guard:  # doctest: +SKIP
     ...     pixels = guard.read_pixels(Path("upload.jpg"), max_pixels=100_000_000)
@@ -70,10 +73,10 @@ class Guard:
         self.limits = limits or Limits()
         self._turn = threading.Lock()
         self._worker: _Worker | None = None
-        self._since: float | None = None
+        self._until = threading.local()
 
     def __reduce__(self):
-        return Guard, (self.limits,)
+        return _arrived, (self.limits,)
 
     def __enter__(self) -> "Guard":
         return self
@@ -81,11 +84,17 @@ class Guard:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    @property
-    def busy_s(self) -> float:
-        """For how many seconds the present request has been worked on; 0 if there is none."""
-        since = self._since
-        return 0.0 if since is None else time.monotonic() - since
+    @contextmanager
+    def until(self, moment: float) -> Iterator[None]:
+        """All that this thread asks for in the block, be it a thousand boxes, is read by `moment` (monotonic) or not.
+
+        What is late is a `BadImage`; waiting for other threads counts.
+        """
+        self._until.moment = moment
+        try:
+            yield
+        finally:
+            del self._until.moment
 
     def close(self) -> None:
         """End the process now, also from another thread: whoever waits for an answer gets a `BadImage`."""
@@ -94,7 +103,7 @@ class Guard:
             worker.end()
 
     def read_pixels(self, path: Path, *, max_pixels: int = MAX_PIXELS) -> np.ndarray:
-        """`decode.read_pixels`; whoever allows more pixels than by default allows their memory too."""
+        """`decode.read_pixels`."""
         return self._ask(path, "read_pixels", max_pixels=max_pixels)
 
     def header_size(self, path: Path) -> tuple[int, int] | None:
@@ -124,19 +133,28 @@ class Guard:
     def _ask(self, path: Path, job: str, **options: Any) -> Any:
         require_file(path)
         limits = self.limits.for_pixels(options.get("max_pixels", MAX_PIXELS))
-        request = {"job": job, "path": os.path.abspath(path), "options": options, "limits": limits}
-        with self._turn:
+        end = getattr(self._until, "moment", math.inf)
+        left_s = min(end - time.monotonic(), threading.TIMEOUT_MAX)
+        if left_s <= 0 or not self._turn.acquire(timeout=left_s):
+            raise BadImage(path, "there was no time left to read it", Fault.SLOW)
+        try:
+            limits = limits._replace(wall_s=min(limits.wall_s, max(end - time.monotonic(), 0.001)))
+            request = {"job": job, "path": os.path.abspath(path), "options": options, "limits": limits}
             worker = self._worker
             if worker is None or worker.owner != os.getpid():
-                worker = self._worker = _Worker()
-            self._since = time.monotonic()
-            try:
-                return worker.answer(path, request, limits)
-            except _EndedError as ended:
-                self._worker = None
-                raise BadImage(path, ended.reason, ended.fault) from None
-            finally:
-                self._since = None
+                worker = self._worker = _Worker(min(START_S, left_s))
+            return worker.answer(path, request, limits)
+        except _EndedError as ended:
+            self._worker = None
+            raise BadImage(path, ended.reason, ended.fault) from None
+        finally:
+            self._turn.release()
+
+
+@lru_cache
+def _arrived(limits: Limits) -> Guard:
+    # A guard for each image that comes from a loader's process would be a process for each image.
+    return Guard(limits)
 
 
 class GuardedPyramid(NamedTuple):
@@ -164,7 +182,7 @@ class _EndedError(Exception):
 class _Worker:
     """The process and the socket to it."""
 
-    def __init__(self):
+    def __init__(self, start_s: float):
         self.owner = os.getpid()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -178,8 +196,12 @@ class _Worker:
                 stderr=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C is for the one who asked
             )
-        self._socket.settimeout(START_S)
-        message, descriptors = self._receive()
+        self._socket.settimeout(start_s)
+        try:
+            message, descriptors = self._receive()
+        except TimeoutError:
+            self.end()
+            raise _EndedError("its reader did not start in time", Fault.SLOW) from None
         if message == b"ready":
             self._kept = _map(descriptors[0], KEPT_BYTES)
         else:

@@ -72,7 +72,7 @@ def _new_block(size: int) -> tuple[int, mmap.mmap]:
 
 
 # Of the few slides people look at in turn; a file that changed in between is another one.
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)
 def _pyramid(path: Path, single_file: bool, changed_ns: int):
     return open_pyramid(path, single_file=single_file)
 
@@ -90,8 +90,13 @@ def _read_box(path: Path, shared: Shared, level: int, box: list[int], single_fil
     return _open(path, single_file).read(level, Box(*box))
 
 
+def _read_pixels(path: Path, shared: Shared, max_pixels: int) -> np.ndarray:
+    _pyramid.cache_clear()  # whose tiles would take from the memory that this picture may have
+    return read_pixels(path, max_pixels=max_pixels, allocate=shared.allocate)
+
+
 JOBS: dict[str, Callable[..., Any]] = {
-    "read_pixels": lambda path, shared, max_pixels: read_pixels(path, max_pixels=max_pixels, allocate=shared.allocate),
+    "read_pixels": _read_pixels,
     "header_size": lambda path, shared: header_size(path),
     "jpeg_size": lambda path, shared, max_pixels: jpeg_size(path, max_pixels=max_pixels),
     "shrink_jpeg": lambda path, shared, size, max_pixels: shrink_jpeg(path, size, max_pixels=max_pixels),

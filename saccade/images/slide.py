@@ -24,7 +24,8 @@ from saccade.images.view import view_size
 
 BAND_PX = 2**22  # read at once: 12 MB of bytes, large beside a tile
 MAX_BAND_PX = 2**26  # and never more than this, however wide a slide and however high its tiles
-MAX_VIEW_PX = 2**27  # 1.6 GB of floats
+MAX_VIEW_PX = 2**26  # 0.8 GB of floats
+MAX_LEVEL_PX = 2**32  # read for one view, half a minute: a few kilobytes may say that a level is a million times that
 
 
 class Rows(NamedTuple):
@@ -69,7 +70,7 @@ class SlideImage:
 
     def view(self, scale: float) -> Float[Tensor, "3 h w"]:
         """The image resized to `view_size(size, scale)`, from the nearest level that is large enough."""
-        size, nearest = view_size(self.size, scale), self._nearest(scale)
+        size = view_size(self.size, scale)
         if math.prod(size) > MAX_VIEW_PX:
             raise BadImage(
                 self.path,
@@ -77,6 +78,7 @@ class SlideImage:
                 f"{MAX_VIEW_PX / 1e6:,.0f}: use a model with a smaller view scale",
                 Fault.LARGE,
             )
+        nearest = self._nearest(scale)
         return resize(self._bands(nearest), self.pyramid.sizes[nearest], size)
 
     def rows(self, scale: float) -> Rows:
@@ -87,7 +89,15 @@ class SlideImage:
     def _nearest(self, scale: float) -> int:
         size, levels = view_size(self.size, scale), self.pyramid.sizes
         enough = [i for i, level in enumerate(levels) if level[0] >= size[0] and level[1] >= size[1]]
-        return min(enough, key=lambda i: levels[i])
+        nearest = min(enough, key=lambda i: levels[i])
+        if math.prod(levels[nearest]) > MAX_LEVEL_PX:
+            raise BadImage(
+                self.path,
+                f"its view at scale {scale:.3g} would be made of {math.prod(levels[nearest]) / 1e6:,.0f} megapixels, "
+                f"the limit is {MAX_LEVEL_PX / 1e6:,.0f}: make a pyramid of more levels of it",
+                Fault.LARGE,
+            )
+        return nearest
 
     def regions(self, boxes: Int[Tensor, "R 4"]) -> Float[Tensor, "R 3 P Q"]:
         """The pixels inside equally sized boxes (left, top, right, bottom), zero outside the image."""

@@ -10,7 +10,6 @@ from copy import copy
 from typing import Protocol, runtime_checkable
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -100,14 +99,6 @@ class Sources:
             # One view of a slide may take hundreds of megabytes: none of it is copied.
             self._view = scale, views[0][None] if len(views) == 1 else torch.stack(views)
         return self._view[1].to(self.device, self.dtype)
-
-    def glance(self, shape: tuple[int, int]) -> Float[Tensor, "B C P Q"]:
-        """All images at `shape` (height, width), by way of a view at least four times as large."""
-        scale = max(4 * small / large for small, large in zip(shape, self.shape[-2:], strict=True))
-        views = [
-            F.interpolate(i.view(min(scale, 1.0))[None], shape, mode="bilinear", antialias=True) for i in self.images
-        ]
-        return torch.cat(views).to(self.device, self.dtype)
 
     def regions(self, left_top_px: Int[Tensor, "B R 2"], size: tuple[int, int]) -> Float[Tensor, "B R C P Q"]:
         """Regions of `size` (height, width) whose left and top pixels are `left_top_px`, zero outside the image."""

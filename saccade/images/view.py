@@ -8,7 +8,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.images.source_batch import Sources
@@ -44,22 +44,6 @@ def make_view(image: Float[Tensor, "B C H W"] | Sources, scale: float) -> Float[
     # torch resizes half precision on GPUs only.
     whole = image.to(torch.promote_types(image.dtype, torch.float32))
     return F.interpolate(whole, size=size, mode="bilinear", antialias=True, align_corners=False).to(image.dtype)
-
-
-def glance(
-    image: Float[Tensor, "B C H W"] | Sources, shape: tuple[int, int], size: Int[Tensor, "B 2"] | None = None
-) -> Float[Tensor, "B C P Q"]:
-    """The whole image at `shape` (height, width), antialiased; `size` tells pictures from their padding.
-
-    >>> glance(torch.full((1, 1, 40, 60), 0.5), (1, 2))
-    tensor([[[[0.5000, 0.5000]]]])
-    """
-    if isinstance(image, Sources):
-        return image.glance(shape)  # all of one size: there is no padding
-    pictures = [image] if size is None else [i[None, :, :h, :w] for i, (h, w) in zip(image, size.tolist(), strict=True)]
-    wide = torch.promote_types(image.dtype, torch.float32)
-    resized = [F.interpolate(p.to(wide), size=shape, mode="bilinear", antialias=True) for p in pictures]
-    return torch.cat(resized).to(image.dtype)
 
 
 class View(nn.Module):

@@ -2,15 +2,21 @@
 
 import csv
 import os
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedIOBase, BufferedRandom, TextIOWrapper
 from pathlib import Path
 from typing import NamedTuple
 
+from filelock import lock_descriptor
+
+from saccade.files import FULL
 from saccade.predict.line_formats import Done, Format
 from saccade.predict.outcomes import Failure, Prediction
 
 CHUNK = 2**16
+WAIT_S = 10.0
 
 
 class Progress(NamedTuple):
@@ -38,6 +44,31 @@ class Writer:
     def _put(self, text: str) -> None:
         self.file.write(text.encode("utf-8", errors="surrogateescape"))  # names of files may be no valid UTF-8
         self.file.flush()
+
+
+@contextmanager
+def open_alone(path: Path, *, resumes: bool) -> Iterator[BufferedRandom]:
+    """The file to continue, made if it is not there, for this process alone: lines of two would be mixed.
+
+    A process that is killed lets go of it as soon as those that read images for it have noticed.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("a+b") as file:
+            deadline = time.monotonic() + WAIT_S
+            while not lock_descriptor(file.fileno(), blocking=False):
+                if time.monotonic() > deadline:
+                    raise ValueError(
+                        f"another process writes {path}: wait until it has ended, or give another file with --out"
+                    )
+                time.sleep(0.1)
+            if not resumes and file.seek(0, os.SEEK_END):  # it was not there a moment ago
+                refuse_existing(path)
+            yield file
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise OSError(f"{path} is not complete ({error.strerror}): make room, and continue with --resume") from error
 
 
 def refuse_existing(path: Path) -> None:

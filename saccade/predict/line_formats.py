@@ -11,12 +11,14 @@ a.jpg,70,0.98,0.02,0.98,364 100 428 164,0.99,336,448,11.2,
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from saccade.predict.outcomes import Failure, Prediction
 
+OBEYED = re.compile(r"[\x7f-\x9f]")  # by some terminals, and not escaped by JSON
 MAX_LINES = 4096  # of one row: no path has more letters
 
 
@@ -59,7 +61,8 @@ class JsonLines:
 
     def line(self, image: str, outcome: Prediction | Failure) -> str:
         """What came of one image."""
-        return json.dumps({"image": image, **as_tree(outcome)}, ensure_ascii=False) + "\n"
+        text = json.dumps({"image": image, **as_tree(outcome)}, ensure_ascii=False)
+        return OBEYED.sub(lambda letter: f"\\u{ord(letter[0]):04x}", text) + "\n"
 
     def whole(self, lines: Iterable[str]) -> Iterator[str]:
         """The lines without the last one if it is torn."""

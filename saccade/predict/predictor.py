@@ -25,7 +25,7 @@ from torch import Tensor
 from saccade.building import load_model
 from saccade.config import ModelConfig
 from saccade.data.dataset import unit_range
-from saccade.images import Sources
+from saccade.images import Guard, Sources
 from saccade.inference import for_inference
 from saccade.looking import Look, look_at, make_picture
 from saccade.output import Output
@@ -49,6 +49,7 @@ class Predictor:
     device:     cpu, cuda, cuda:1, …; without it a GPU if there is one.
     compile:    let torch compile the feature network: the first image takes up to a minute, the others less time.
     max_pixels: refuse larger images that must be decoded whole (default: the model's own limit).
+    guard:      read files in a process that can be killed: for files that may be damaged or of strangers.
 
     >>> predictor = Predictor("runs/signs")  # doctest: +SKIP
     >>> predictor("street.jpg").label  # doctest: +SKIP
@@ -63,6 +64,7 @@ class Predictor:
         device: str | None = None,
         compile: bool = False,
         max_pixels: int | None = None,
+        guard: Guard | None = None,
     ):
         models = [model] if isinstance(model, System) else [load_model(path) for path in _find_models(model, fold)]
         config, self.device = _common_config(models), _find_device(device)
@@ -71,7 +73,7 @@ class Predictor:
         limit = max_pixels or config.preparation.max_pixels
         self.preparation = replace(config.preparation, max_pixels=limit)
         by_parts = all(each.takes_sources and not each.config.positions for each in models)
-        self.reader = Reader(self.preparation, by_parts=by_parts)
+        self.reader = Reader(self.preparation, by_parts=by_parts, guard=guard)
 
     def __call__(self, image: AnyImage, *, crops: bool = False, picture: bool = False) -> Prediction:
         """The answer for a path, a Pillow image, an array H W 3 or H W, a tensor 3 H W, or an `ImageSource`.

@@ -18,8 +18,9 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
 
-from saccade.images import FileImage, ImageSource, SlideImage, TensorImage, open_file, open_image
-from saccade.images.decode import MAX_PIXELS, open_lazily, read_pixels
+from saccade.images import FileImage, Guard, ImageSource, SlideImage, TensorImage, open_file, open_image
+from saccade.images.decoding_cost import MAX_PIXELS
+from saccade.images.image_formats import header_size
 from saccade.looking import make_picture
 from saccade.preparation import Preparation, Size
 
@@ -56,12 +57,14 @@ class Reader(NamedTuple):
     by_parts:    the model can read parts of an image.
     picture:     people will want to see the whole image, too.
     single_file: no file but the image's own is opened, whatever it says: for files of strangers.
+    guard:       files are read in a process that can be killed.
     """
 
     preparation: Preparation = Preparation()
     by_parts: bool = True
     picture: bool = False
     single_file: bool = False
+    guard: Guard | None = None
 
     @property
     def max_pixels(self) -> int:
@@ -75,12 +78,14 @@ class Reader(NamedTuple):
         return image if isinstance(image, Source) else open_image(image)
 
     def _open_file(self, path: Path) -> FileImage | SlideImage:
-        source = open_file(path, max_pixels=self.max_pixels, single_file=self.single_file)
+        source = open_file(path, max_pixels=self.max_pixels, single_file=self.single_file, guard=self.guard)
         if isinstance(source, FileImage):
             return source
         # Any TIFF in strips opens as a slide; a small one without levels is decoded as training decodes it.
         large = len(source.pyramid.sizes) > 1 or math.prod(source.size) > LARGE_PX
-        return source if large or self.preparation.stream else FileImage(path, max_pixels=self.max_pixels)
+        if large or self.preparation.stream:
+            return source
+        return FileImage(path, max_pixels=self.max_pixels, guard=self.guard)
 
     def __call__(self, image: AnyImage) -> ReadImage:
         """Read `image`, or the part of it that must be read now; a file that cannot be read raises `BadImage`."""
@@ -97,7 +102,7 @@ class Reader(NamedTuple):
         """Whether it is an ordinary file of which the model is to read parts all the same."""
         if not isinstance(source, FileImage) or not self.by_parts or self.preparation.crop:
             return False
-        return self.preparation.stream or _is_large(source.path)
+        return self.preparation.stream or _is_large(source)
 
     def _from_parts(self, source: Source) -> UInt8[Tensor, "3 h w"] | Source:
         (height, width), resize = source.size, self.preparation.resize
@@ -119,13 +124,10 @@ class Reader(NamedTuple):
         return F.interpolate(pixels[None], size=size, mode="bilinear", antialias=True, align_corners=False)[0]
 
 
-def _is_large(path: Path) -> bool:
+def _is_large(source: FileImage) -> bool:
     """Whether a file would be too much as floats; only its header is read."""
-    try:
-        with open_lazily(path) as image:
-            return math.prod(image.size) > LARGE_PX
-    except OSError:  # whatever is wrong with it, decoding will say
-        return False
+    ask = source.guard.header_size if source.guard else header_size
+    return math.prod(ask(source.path) or (0, 0)) > LARGE_PX  # whatever is wrong with it, decoding will say
 
 
 @singledispatch
@@ -136,8 +138,7 @@ def _decode(source: Any) -> Tensor | None:
 
 @_decode.register
 def _(source: FileImage) -> Tensor | None:
-    pixels = torch.from_numpy(read_pixels(source.path, max_pixels=source.max_pixels))
-    return _as_bytes(rearrange(pixels, "h w c -> c h w"))
+    return _as_bytes(rearrange(torch.from_numpy(source.pixels), "h w c -> c h w"))
 
 
 @_decode.register

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from saccade.images.decode import BadImage
+from saccade.files import shown
+from saccade.images import BadImage
 from saccade.predict.outcomes import Failure, Prediction
 from saccade.predict.reading import Reader, ReadImage
 
@@ -62,7 +63,7 @@ class _Files(Dataset[Loaded]):
     def __getitem__(self, index: Any) -> Loaded:
         try:
             return Loaded(index, self.reader(index))
-        except (ValueError, OSError) as error:
+        except Exception as error:  # whatever it is, it is this file's line and not the end of the batch
             return Loaded(index, explain(error))
 
 
@@ -71,9 +72,9 @@ def _as_it_is(loaded: Any) -> Any:
 
 
 def explain(error: Exception) -> Failure:
-    """The error in one line; that of a file without its name."""
+    """The error in one line that no terminal obeys; that of a file without its name."""
     text = error.reason if isinstance(error, BadImage) else str(error) or type(error).__name__
-    return Failure(" ".join(text.split()))
+    return Failure(shown(" ".join(text.split())))
 
 
 def answer_in_order(
@@ -147,7 +148,7 @@ class _Queue:
     def _answer(self, group: list[_Waiting]) -> None:
         try:
             outcomes: Sequence[Prediction | Failure] = self.answer([item.image for item in group if item.image])
-        except (ValueError, OSError, RuntimeError) as error:  # torch says with a RuntimeError that memory is short
+        except (ValueError, OSError, RuntimeError, MemoryError) as error:  # torch: RuntimeError for lack of memory
             if len(group) > 1:  # what is too much together may be possible one by one
                 for item in group:
                     self._answer([item])

@@ -10,7 +10,10 @@ def read_rows(path: Path) -> Iterator[dict[str, str | None]]:
     """The rows of a table; none if there is no such file."""
     if path.is_file():
         with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:  # as `write_whole` writes
-            yield from csv.DictReader(file)
+            try:
+                yield from csv.DictReader(file)
+            except csv.Error as error:
+                raise ValueError(f"{path}: not a table ({error}); restore it from a copy, or delete it") from error
 
 
 def number(text: str | None) -> float:

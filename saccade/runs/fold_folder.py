@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from saccade.files import write_whole
+from saccade.plain_trees import differences, read_json, write_json
 from saccade.runs.csv_cells import read_rows
-from saccade.runs.plain_trees import differences, read_json, write_json
 from saccade.runs.prediction_tables import PredictionRow, PredictionTable, format_predictions, read_predictions
 from saccade.runs.run_folder import RunFolder
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from saccade.files import told
 from saccade.runs.csv_cells import number, read_rows
 
 PROBABILITY = "p:"  # columns that hold the probability of a class
@@ -65,11 +66,21 @@ def _cell(value: float, digits: int) -> str:
 def read_predictions(path: Path) -> PredictionTable:
     """The table in a CSV file."""
     rows = list(read_rows(path))
+    try:
+        return _read_table(rows)
+    except ValueError as error:
+        raise ValueError(f"{path}: damaged ({told(error)}); run `saccade evaluate` again") from error
+
+
+def _read_table(rows: Sequence[dict[str, str | None]]) -> PredictionTable:
     columns = [name for name in (rows[0] if rows else ()) if name and name.startswith(PROBABILITY)]
     classes = tuple(readable(name.removeprefix(PROBABILITY)) for name in columns)
     if rows and (missing := sorted({"image", "label", "predicted", "confidence"} - rows[0].keys())):
-        raise ValueError(f"{path}: no column {', '.join(missing)}; run `saccade evaluate` again")
-    return PredictionTable(classes, tuple(_read_row(row, columns) for row in rows))
+        raise ValueError(f"no column {', '.join(missing)}")
+    table = PredictionTable(classes, tuple(_read_row(row, columns) for row in rows))
+    if unknown := sorted({name for row in table.rows for name in (row.label, row.predicted)} - set(classes)):
+        raise ValueError(f"no column of the class {', '.join(unknown)}")
+    return table
 
 
 def _read_row(row: dict[str, str | None], columns: Sequence[str]) -> PredictionRow:

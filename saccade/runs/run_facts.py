@@ -4,6 +4,7 @@ schema               version of the run folder's files
 seed, command        of the run, and `saccade`, `python`, `versions` of the packages
 commit, hardware, threads    "a then b" if the run was resumed with other code or on another machine
 parameters           how many the model has
+frozen               what the heads of a frozen start answer on images they never saw, and what was taken of it
 phases               [{"name": …, "from": step, "to": step}, …], the parts of the training one after the other
 began, finished      points in time; a run without the second one can be resumed
 seconds_of_training  over all the times the run was resumed
@@ -21,17 +22,33 @@ from pathlib import Path
 from typing import Any
 
 import saccade
-from saccade.runs.plain_trees import write_json
+from saccade.plain_trees import check_types, read_json, write_json
 
 SCHEMA = 2
+TYPES = {
+    **dict.fromkeys(("command", "began", "finished", "saccade", "python", "hardware"), str),
+    **{"seed": int, "parameters": int, "commit": str | None, "threads": int | str, "seconds_of_training": float},
+    **{"versions": dict[str, str], "phases": list[dict[str, Any]]},
+}
+OF_PHASE = {"name": str, "from": int, "to": int}
+REMEDY = "restore it from a copy, or train again in another folder"
 PACKAGES = ("torch", "torchvision", "timm", "lightning", "numpy", "pillow")
 
 
-def check_schema(path: Path, facts: dict[str, Any]) -> dict[str, Any]:
-    """The facts, if this version reads the files of the run they are of."""
+def read_facts(path: Path) -> dict[str, Any]:
+    """The facts in a file, if this version reads the files of the run they are of."""
+    facts = read_json(path, REMEDY)
+    _check_schema(path, facts)
+    check_types(path, facts, TYPES, REMEDY)
+    for phase in facts.get("phases", ()):
+        check_types(path, dict.fromkeys(OF_PHASE) | phase, OF_PHASE, REMEDY)
+    return facts
+
+
+def _check_schema(path: Path, facts: dict[str, Any]) -> None:
     schema = facts.get("schema", 1)
     if schema == SCHEMA:
-        return facts
+        return
     if isinstance(schema, int) and schema < SCHEMA:
         raise ValueError(
             f"{path}: the run is of an earlier version of Saccade ({facts.get('saccade', 'unknown')}, files of version "
@@ -58,7 +75,7 @@ class Facts:
         """
         made = made_with(accelerator)
         for name in ("commit", "hardware", "threads"):
-            if self.known and str(made[name]) not in str(self.known[name]).split(" then "):
+            if name in self.known and str(made[name]) not in str(self.known[name]).split(" then "):
                 self.known[name] = f"{self.known[name]} then {made[name]}"
         self._add(
             {
@@ -73,6 +90,10 @@ class Facts:
                 **self.known,
             }
         )
+
+    def note(self, **facts: Any) -> None:
+        """What became known on the way."""
+        self._add(facts)
 
     def start_clock(self) -> None:
         """Training begins, or is resumed."""

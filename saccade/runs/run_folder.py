@@ -5,6 +5,7 @@
     RUN/best, RUN/last  models for `load_model`          RUN/checkpoints   what the run needs to resume
     RUN/evaluation      what the best model says of each image (SPLIT.csv), and how good that is (SPLIT.json)
     RUN/panels          how the selection sharpened      RUN/warnings.csv  what the collapse watch found
+    RUN/frozen          the models of a frozen start: blind to the validation images, and seeing them
     RUN/report.html     all of it to look at             RUN/.lock         held by the process that trains there
 
 Whoever wants something of a run asks here; no other module knows a file's name or what is in it.
@@ -18,16 +19,26 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from saccade.files import write_whole
-from saccade.runs.plain_trees import read_json, read_yaml, write_json
+from saccade.plain_trees import check_types, read_json, read_yaml, write_json
 from saccade.runs.prediction_tables import PredictionTable, format_predictions, read_predictions
 from saccade.runs.run_contents import Run
-from saccade.runs.run_facts import Facts, check_schema
+from saccade.runs.run_facts import Facts, read_facts
 from saccade.runs.step_tables import MetricsTable, TrainingWarning, WarningsTable, read_metrics, read_warnings
 from saccade.runs.training_panels import Panel, read_panel, write_panel
 
 if TYPE_CHECKING:
     from saccade.system import System
 
+# What a report takes them for; of a summary, all that is not named here is a number.
+RECIPE_TYPES = {"data": dict[str, Any], "model": dict[str, Any], "batch": int, "seed": int, "final": bool}
+STAGE_TYPES: dict[str, Any] = dict.fromkeys(("selection", "extraction", "features", "options"), dict[str, Any])
+SUMMARY_TYPES = {
+    "positive": str,
+    "split": str,
+    "hardware": str,
+    "pixels": dict[str, float],
+    "multiply_adds": dict[str, float],
+}
 WAIT_S = 10.0  # for a process that only asks whether a folder is in use, and for one that is about to end
 
 
@@ -48,6 +59,8 @@ class RunFolder:
         self.best = self.path / "best"
         self.last = self.path / "last"
         self.checkpoints = self.path / "checkpoints"
+        self.frozen_blind = self.path / "frozen" / "blind"
+        self.frozen_seeing = self.path / "frozen" / "seeing"
         self._evaluation = self.path / "evaluation"
         self._panels = self.path / "panels"
         self._lock_file = self.path / ".lock"
@@ -93,7 +106,7 @@ class RunFolder:
 
     def _holds_nothing(self) -> bool:
         # Without run.json there was no run, and a recipe.yaml is what somebody wrote.
-        kept = (self.checkpoints, self.best, self.last, self._evaluation)
+        kept = (self.checkpoints, self.best, self.last, self._evaluation, self.frozen_blind)
         return self.facts_file.is_file() and not any(path.exists() for path in kept)
 
     def claim(self, recipe: str) -> None:
@@ -146,14 +159,17 @@ class RunFolder:
 
     def recipe(self) -> dict[str, Any]:
         """The resolved recipe as a tree."""
-        return read_yaml(self.recipe_file, "restore it from the recipe the run was started with")
+        remedy = "restore it from the recipe the run was started with"
+        tree = read_yaml(self.recipe_file, remedy)
+        check_types(self.recipe_file, tree, RECIPE_TYPES, remedy)
+        check_types(self.recipe_file, tree.get("model", {}), STAGE_TYPES, remedy)
+        return tree
 
     def facts(self) -> dict[str, Any]:
         """What the run was made with (`Facts` says what that is); empty before it began. Other versions are refused."""
         if not self.facts_file.is_file():
             return {}
-        facts = read_json(self.facts_file, "restore it from a copy, or train again in another folder")
-        return check_schema(self.facts_file, facts)
+        return read_facts(self.facts_file)
 
     def begin(self, **facts: Any) -> Facts:
         """Note what the run is made with, as `Facts.begin` takes it."""
@@ -184,6 +200,13 @@ class RunFolder:
         """The table to add to, with what was found up to `step`: the rest will be found again."""
         return WarningsTable(self.warnings_file, step=step, writes=self.writes)
 
+    def keep(self, model: Path) -> None:
+        """The best model is from now on a copy of another one of the run."""
+        if self.writes:
+            self.best.mkdir(exist_ok=True)
+            for file in model.iterdir():
+                write_whole(self.best / file.name, file.read_bytes())
+
     # ---- evaluations of the best model
 
     def evaluated(self, name: str) -> bool:
@@ -192,8 +215,11 @@ class RunFolder:
 
     def summaries(self) -> dict[str, dict[str, Any]]:
         """The numbers of each evaluation."""
-        paths = sorted(self._evaluation.glob("*.json"))
-        return {path.stem: read_json(path, "run `saccade evaluate` again, or delete it") for path in paths}
+        found, remedy = {}, "run `saccade evaluate` again, or delete it"
+        for path in sorted(self._evaluation.glob("*.json")):
+            found[path.stem] = summary = read_json(path, remedy)
+            check_types(path, summary, {name: SUMMARY_TYPES.get(name, float) for name in summary}, remedy)
+        return found
 
     def predictions(self) -> dict[str, PredictionTable]:
         """What the model said of each image, by evaluation; those without images are left out."""

@@ -1,12 +1,11 @@
 """`panels/<step>.npz`: how the model looked at the same few images at one moment of training."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
-from zipfile import BadZipFile
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from saccade.files import whole_file
+from saccade.files import told, whole_file
 from saccade.looking import Look
 
 
@@ -41,10 +40,13 @@ def read_panel(path: Path) -> Panel:
             values = {name: file[name] for name in file.files}
         looks = tuple(_read_look(values, place) for place in range(int(values["looks"])))
         return Panel(int(values["step"]), float(values["progress"]), float(values["sigma"]), looks)
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise ValueError(f"{path}: not a panel of this version ({error}); delete it, or train again") from error
+    except Exception as error:  # of NumPy, zip and zlib
+        raise ValueError(f"{path}: not a panel of this version ({told(error)}); delete it, or train again") from error
 
 
 def _read_look(values: dict[str, Any], place: int) -> Look:
     arrays = {name: values[f"{name}_{place}"] for name in Look._fields}
+    for name, annotation in get_type_hints(Look).items():
+        if name not in ("size", "extent") and not isinstance(arrays[name], annotation):
+            raise ValueError(f"{name}_{place} has the shape {arrays[name].shape} and holds {arrays[name].dtype}")
     return Look(**{**arrays, "size": tuple(arrays["size"].tolist()), "extent": tuple(arrays["extent"].tolist())})

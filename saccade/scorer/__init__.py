@@ -2,6 +2,6 @@
 
 from saccade.scorer.backbone_scorer import BackboneScorer
 from saccade.scorer.conv_scorer import ConvScorer
-from saccade.scorer.scored import Scored, Scorer, attend
+from saccade.scorer.scored import Scored, Scorer
 
-__all__ = ["BackboneScorer", "ConvScorer", "Scored", "Scorer", "attend"]
+__all__ = ["BackboneScorer", "ConvScorer", "Scored", "Scorer"]

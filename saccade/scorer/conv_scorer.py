@@ -58,12 +58,12 @@ class ConvScorer(nn.Module):
         self.field = receptive_field(layers, tiles=tiles)
 
     def forward(self, view: Float[Tensor, "B C h w"]) -> Scored:
-        """One score per cell, row by row, and no evidence."""
+        """One score per cell, row by row, and nothing else."""
         # A graph is traced once for all sizes, and squeeze and excitation looks at the whole view.
         in_tiles = self.local and not torch.compiler.is_compiling() and math.prod(view.shape[-2:]) > LARGE_VIEW_PX
         scores = score_in_tiles(self.score, view, self.field) if in_tiles else self.score(self._pad(view))
         scores = rearrange(scores, "b 1 rows cols -> b (rows cols)")
-        return Scored(scores, scores.new_zeros(*scores.shape, 0))
+        return Scored(scores, scores.new_zeros(scores.shape[0], 0))
 
     def score(self, padded: Float[Tensor, "B C h w"]) -> Float[Tensor, "B 1 rows cols"]:
         """One score for every receptive field that lies wholly in the padded view."""

@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from saccade.predict import Predictor
+from saccade.serve.access import Access
 from saccade.serve.headers import SAFE, SafeHeaders
 from saccade.serve.limits import Limits
 from saccade.serve.schema import Health, Model, PredictionBody, Problem
@@ -22,14 +23,15 @@ PAGE = {"": "index.html", "page.css": "page.css", "page.js": "page.js", "viewer.
 MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 WHY = {
     400: "the body is not a whole multipart form",
-    403: "sent by a page of another site",
+    401: "without the token that this server asks for",
+    403: "sent by a page of another address",
     404: "no such image, or nothing there",
-    408: "the upload took too long",
+    408: "the upload was too slow",
     413: "too many bytes or pixels",
     415: "not an image, or of a kind that cannot be read",
     422: "no file, an empty or damaged one, or one this model cannot take",
     500: "a fault of this server",
-    503: "too many requests, or too little memory; Retry-After says when to come again",
+    503: "too many requests, too little memory or a stuck worker; Retry-After says when to come again",
     504: "looking took too long",
 }
 FILE_FORM = {
@@ -69,10 +71,13 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def _pictures(media_type: str) -> dict[int | str, dict[str, Any]]:
     schema = {"type": "string", "format": "binary"}
-    return {200: {"content": {media_type: {"schema": schema}}, "description": "the picture"}, **_problems(404, 422)}
+    return {
+        200: {"content": {media_type: {"schema": schema}}, "description": "the picture"},
+        **_problems(404, 422, 504),
+    }
 
 
-api = APIRouter(prefix="/api", responses=_problems(500, 503))
+api = APIRouter(prefix="/api", responses=_problems(401, 500, 503))
 
 
 @api.post("/predict", openapi_extra=FILE_FORM, responses=_problems(400, 403, 408, 413, 415, 422, 504))
@@ -83,7 +88,7 @@ async def predict(request: Request, service: Served) -> PredictionBody:
 
 @api.get("/health")
 async def health(service: Served) -> Health:
-    """Whether there is room for another request."""
+    """Whether there is room for another request; 503 if the worker is stuck."""
     return service.health()
 
 
@@ -110,9 +115,17 @@ def _picture(content: bytes, media_type: str) -> Response:
 
 
 def create_app(
-    predictor: Predictor, *, name: str, limits: Limits | None = None, hosts: Sequence[str] = ("*",)
+    predictor: Predictor,
+    *,
+    name: str,
+    limits: Limits | None = None,
+    hosts: Sequence[str] = ("*",),
+    token: str | None = None,
 ) -> FastAPI:
-    """The application that serves `predictor` under a `name`, to requests for `hosts` only."""
+    """The application that serves `predictor` under a `name`, to requests for `hosts` only.
+
+    token: what every request must bring along; without it, none is asked for.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -127,6 +140,7 @@ def create_app(
     app.include_router(api)
     app.add_exception_handler(RequestValidationError, _say_what_is_wrong)
     app.add_exception_handler(Exception, _say_that_it_failed)
+    app.add_middleware(Access, token=token)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     app.add_middleware(SafeHeaders)
     for address, file in PAGE.items():

@@ -72,6 +72,7 @@ class Health(BaseModel):
     model: str
     classes: int
     taken: int = Field(description="requests at work or waiting")
+    busy_s: float = Field(description="seconds for which the image at work has been looked at")
     places: int = Field(description="how many may be; beyond, 503")
 
 

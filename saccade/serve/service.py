@@ -11,65 +11,77 @@ from pathlib import Path
 from fastapi import HTTPException, Request
 from PIL import Image
 
+from saccade.images import BadImage, Fault, Guard, guarded
 from saccade.predict import Predictor
-from saccade.serve.examination import examine, is_short_of_memory
-from saccade.serve.limits import Deadline, Limits, try_later
+from saccade.serve.examination import examine, refuse
+from saccade.serve.limits import Deadline, Limits, too_late, try_later
 from saccade.serve.schema import MAX_CROPS, Health, Model, PredictionBody, describe, describe_prediction
 from saccade.serve.store import Kept, Store
-from saccade.serve.tiles import make_tile
+from saccade.serve.tiles import Tiles, make_tile
 from saccade.serve.upload import receive_upload
 from saccade.serve.work_queue import BusyError, WorkQueue
 
 SWEEP_S = 15
+STUCK_S = 2  # after its deadline work ends with the layer it is in
+CLOSE_S = 3
 
 
 class Service:
-    """A predictor with its queue, its store and two threads that cut tiles."""
+    """A predictor with its queue, its store and two threads that cut tiles; files are read where that can be killed."""
 
     def __init__(self, predictor: Predictor, name: str, limits: Limits):
         self.predictor, self.name, self.limits = predictor, name, limits
         self.queue, self.store = WorkQueue(limits.queue), Store(limits)
         self._cutters = ThreadPoolExecutor(max_workers=2, thread_name_prefix="saccade-tiles")
+        within = guarded.Limits(limits.timeout_s, limits.timeout_s)
+        self._guard, self._tile_guard = (Guard(within), Guard(within)) if guarded.SUPPORTED else (None, None)
 
     async def predict(self, request: Request) -> PredictionBody:
         """What the model says of the image in a request, within all limits."""
         deadline, path = Deadline(self.limits.timeout_s), self.store.new_path()
-        with self._place():
-            try:
+        try:
+            with self._saying_busy():
+                self.queue.require_room()  # before the upload; but it is who has sent all of it that takes a place
                 upload = await receive_upload(request, path, self.limits, deadline)
-                kept = await self._examine(path, deadline)
-            except BaseException:
-                path.unlink(missing_ok=True)
-                raise
+                with self.queue.place():
+                    kept = await self._examine(path, deadline)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
         return describe_prediction(kept.prediction, self.store.add(kept), upload.name)
 
     @contextlib.contextmanager
-    def _place(self) -> Iterator[None]:
+    def _saying_busy(self) -> Iterator[None]:
+        self._require_health()
         try:
-            with self.queue.place():
-                yield
+            yield
         except BusyError as busy:
             raise try_later(f"{self.queue.places} images are being looked at or wait") from busy
 
     async def _examine(self, path: Path, deadline: Deadline) -> Kept:
+        guards = {"guard": self._guard, "tile_guard": self._tile_guard}
         try:
-            return await self.queue.work(partial(examine, self.predictor, path, self.limits), deadline)
+            job = partial(examine, self.predictor, path, self.limits, deadline, **guards)
+            return await self.queue.work(job, deadline)
         except TimeoutError as late:
-            raise HTTPException(504, f"no answer within {deadline.seconds:g} s: send a smaller image") from late
+            raise too_late(deadline) from late
 
     async def tile(self, token: str, level: int, x: int, y: int) -> bytes:
         """The JPEG of a tile, or 404."""
-        job = partial(make_tile, self._kept(token).tiles, level, x, y)
+        deadline = Deadline(self.limits.timeout_s)
+        job = partial(self._cut, self._kept(token).tiles, level, x, y, deadline)
         try:
             tile = await asyncio.get_running_loop().run_in_executor(self._cutters, job)
         except Exception as error:  # decoders meet damaged tiles with almost any exception
             self._kept(token)  # dropped meanwhile, file and all
-            if is_short_of_memory(error):
-                raise try_later("the server is short of memory") from error
-            raise HTTPException(422, "this part of the image is damaged") from error
+            raise _refuse_tile(error, deadline) from error
         if tile is None:
             raise HTTPException(404, f"the image has no tile {x}, {y} at level {level}")
         return tile
+
+    def _cut(self, tiles: Tiles, level: int, x: int, y: int, deadline: Deadline) -> bytes | None:
+        with self._tile_guard.until(deadline.end) if self._tile_guard else contextlib.nullcontext():
+            return make_tile(tiles, level, x, y)
 
     def crop(self, token: str, number: int) -> bytes:
         """The PNG of a crop, or 404."""
@@ -87,14 +99,21 @@ class Service:
         return kept
 
     def health(self) -> Health:
-        """Whether there is room."""
+        """Whether there is room; 503 if nothing will be answered any more."""
+        self._require_health()
         return Health(
             status="ok",
             model=self.name,
             classes=len(self.predictor.classes),
             taken=self.queue.taken,
+            busy_s=round(self.queue.busy_s, 1),
             places=self.queue.places,
         )
+
+    def _require_health(self) -> None:
+        busy_s = self.queue.busy_s
+        if busy_s > self.limits.timeout_s + STUCK_S:
+            raise try_later(f"one image has been looked at for {busy_s:.0f} s: the worker is stuck, restart the server")
 
     def model(self) -> Model:
         """What is served, and what is taken."""
@@ -107,7 +126,18 @@ class Service:
             self.store.sweep()
 
     def close(self) -> None:
-        """End the threads, then delete the files."""
-        self.queue.close()
+        """End what reads files and the threads, then delete the files."""
+        for guard in (self._guard, self._tile_guard):
+            if guard:
+                guard.close()
+        self.queue.close(wait_s=CLOSE_S)
         self._cutters.shutdown(wait=True, cancel_futures=True)
         self.store.close()
+
+
+def _refuse_tile(error: Exception, deadline: Deadline) -> HTTPException:
+    if isinstance(error, MemoryError):
+        return try_later("the server is short of memory")
+    if isinstance(error, BadImage) and error.fault is not Fault.DAMAGED:
+        return refuse(error, deadline)
+    return HTTPException(422, "this part of the image is damaged")

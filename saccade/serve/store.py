@@ -14,7 +14,7 @@ from saccade.predict import Prediction
 from saccade.serve.limits import Limits
 from saccade.serve.tiles import Tiles
 
-MAX_BYTES = 2**30  # of decoded pixels, unless a single picture has more
+MAX_BYTES = 2**28  # of decoded pixels, unless a single picture has more
 
 
 class Kept(NamedTuple):

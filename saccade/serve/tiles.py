@@ -4,6 +4,7 @@ Level 0 shows the whole picture in one tile, each further level doubles it, the 
 pixels has ⌈W / 2^(last − level)⌉ of them at a level.
 """
 
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from threading import Lock
@@ -12,9 +13,9 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from saccade.images import SlideImage
+from saccade.images import FileImage, Guard, SlideImage
 from saccade.images.boxes import Box
-from saccade.images.decode import MAX_PIXELS, read_pixels
+from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.images.pyramid import KEPT_BYTES
 
 TILE_PX = 512
@@ -32,18 +33,16 @@ def last_level(size: tuple[int, int]) -> int:
 
 
 class PixelTiles:
-    """Tiles of an ordinary image file, decoded and halved when the first is asked for: four thirds of its bytes."""
+    """Tiles of an ordinary image file, decoded and halved when the first is asked for: four thirds of its bytes.
 
-    def __init__(self, path: Path, *, max_pixels: int = MAX_PIXELS):
-        self._path, self._max_pixels = path, max_pixels
+    size: height and width at full resolution.
+    """
+
+    def __init__(self, path: Path, size: tuple[int, int], guard: Guard | None = None, *, max_pixels: int = MAX_PIXELS):
+        self.size = size
+        self._file = FileImage(path, max_pixels=max_pixels, guard=guard)
         self._levels: list[UInt8[np.ndarray, "h w 3"]] = []
         self._decoding = Lock()
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width at full resolution."""
-        height, width = self._decoded()[0].shape[:2]
-        return height, width
 
     @property
     def num_bytes(self) -> int:
@@ -58,26 +57,32 @@ class PixelTiles:
     def _decoded(self) -> list[UInt8[np.ndarray, "h w 3"]]:
         with self._decoding:
             if not self._levels:
-                pixels = read_pixels(self._path, max_pixels=self._max_pixels)
+                pixels = self._file.pixels
                 levels = [pixels if pixels.dtype == np.uint8 else (pixels * 255).round().astype(np.uint8)]
                 for _ in range(last_level(pixels.shape[:2])):
                     levels.append(np.asarray(Image.fromarray(levels[-1]).reduce(2)))
                 self._levels = levels
+                del self._file
             return self._levels
 
 
 class SlideTiles:
-    """Tiles of a slide or pyramid, each read from the nearest level of the file that is fine enough."""
+    """Tiles of a slide or pyramid of one file, each read from the nearest level of it that is fine enough.
 
-    num_bytes = KEPT_BYTES  # what the decoded tiles of its file may grow to while people look around
+    size: height and width at full resolution.
+    """
 
-    def __init__(self, slide: SlideImage):
-        self._slide = slide
+    def __init__(self, path: Path, size: tuple[int, int], guard: Guard | None = None):
+        self.size, self._path, self._guard = size, path, guard
 
     @property
-    def size(self) -> tuple[int, int]:
-        """Height and width at full resolution."""
-        return self._slide.size
+    def num_bytes(self) -> int:
+        """What the decoded tiles of its file may grow to while people look around; a guard's process has its own."""
+        return 0 if self._guard else KEPT_BYTES
+
+    @cached_property
+    def _slide(self) -> SlideImage:
+        return SlideImage(self._path, single_file=True, guard=self._guard)
 
     def cut(self, halvings: int, x: int, y: int) -> Image.Image:
         """Tile (x, y) of the picture that was halved `halvings` times."""

@@ -14,7 +14,7 @@ from starlette.datastructures import UploadFile
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from saccade.serve.limits import Deadline, Limits
+from saccade.serve.limits import UPLOAD_WINDOW_S, Deadline, Limits
 
 ENVELOPE_BYTES = 16_384  # boundaries and headers around the file
 NAME_LETTERS = 200
@@ -29,7 +29,6 @@ class Upload(NamedTuple):
 
 async def receive_upload(request: Request, path: Path, limits: Limits, deadline: Deadline) -> Upload:
     """The file in the multipart field `file`, written to `path`, or an HTTPException that says what is wrong."""
-    _refuse_other_sites(request)
     _refuse_other_bodies(request)
     try:
         async with _limited(request, limits, deadline).form(max_files=1, max_fields=1) as form:
@@ -39,13 +38,9 @@ async def receive_upload(request: Request, path: Path, limits: Limits, deadline:
     except ClientDisconnect as gone:
         raise HTTPException(400, "the upload broke off") from gone
     except TimeoutError as late:
-        raise HTTPException(408, f"the upload did not arrive within {deadline.seconds:g} s") from late
-
-
-def _refuse_other_sites(request: Request) -> None:
-    # A page elsewhere can make a browser post here: it could not read the answer, but it would keep the model busy.
-    if request.headers.get("sec-fetch-site") == "cross-site":
-        raise HTTPException(403, "images are taken from this server's own page and from programs, not from other sites")
+        floor = f"at least {limits.min_bytes_s / 1000:g} kB/s"
+        why = f"the upload was too slow: expected all of it within {deadline.seconds:g} s, and {floor}"
+        raise HTTPException(408, why) from late
 
 
 def _refuse_other_bodies(request: Request) -> None:
@@ -59,19 +54,22 @@ def _refuse_other_bodies(request: Request) -> None:
 
 
 def _limited(request: Request, limits: Limits, deadline: Deadline) -> Request:
-    """The same request, whose body ends in 413 beyond the limit and in a TimeoutError beyond the deadline."""
+    """The same request, whose body ends in 413 beyond the limit and in a TimeoutError if it is late or slow."""
     room = limits.max_bytes + ENVELOPE_BYTES
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > room:
         raise _too_large(limits)
-    arrived = 0
+    enough = limits.min_bytes_s * UPLOAD_WINDOW_S
+    arrived, due, window = 0, enough, Deadline(UPLOAD_WINDOW_S)
 
     async def receive() -> Message:
-        nonlocal arrived
-        message = await deadline.wait_for(request.receive())
+        nonlocal arrived, due, window
+        message = await deadline.wait_for(window.wait_for(request.receive()))
         arrived += len(message.get("body", b""))
         if arrived > room:
             raise _too_large(limits)
+        if arrived >= due:
+            due, window = arrived + enough, Deadline(UPLOAD_WINDOW_S)
         return message
 
     return Request(request.scope, receive)

@@ -36,7 +36,7 @@ from saccade.output import Output
 from saccade.registry import build, build_one, register
 from saccade.selection import hard_topk, ignore_outside, normalize_scores
 from saccade.selection.normalize import OUT_OF_REACH
-from saccade.system import System, refuse_glance
+from saccade.system import System
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,6 @@ class IPS(System):
     def __init__(self, config: ModelConfig):
         super().__init__(config)
         self.extraction = build_one("extraction", Extraction, config.extraction)
-        refuse_glance(config)
         self.features = build(
             "features",
             config.features,

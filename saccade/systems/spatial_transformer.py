@@ -25,7 +25,7 @@ from saccade.options import AT_LEAST_ONE, check_ranges
 from saccade.output import Output
 from saccade.registry import build, build_one, register
 from saccade.selection.selection import identity_selection
-from saccade.system import System, refuse_glance
+from saccade.system import System
 from saccade.systems.glimpses import FREE, Transforms, glimpses, make_transforms
 
 
@@ -127,7 +127,6 @@ class SpatialTransformer(System):
         self.k, self.free = self.options.k, self.options.free
         self.view = build_one("view", View, config.view)
         self.extraction = build_one("extraction", Extraction, config.extraction)
-        refuse_glance(config)
         centers = spread(self.k, config.image_size).atanh()
         self.localization = Localization(
             config.input_channels,

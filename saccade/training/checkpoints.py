@@ -1,22 +1,27 @@
-"""What a run needs to resume: written whole or not at all, the last two kept, a damaged one passed over."""
+"""What a run needs to resume: written whole or not at all, the last two kept, a damaged one passed over.
 
+A checkpoint is what `torch.save` makes of it, and the SHA-256 of that: torch itself takes most damage for weights.
+"""
+
+import io
 import logging
 import math
 import os
-import pickle
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from saccade.files import whole_file
+from saccade.files import shown, told, whole_file
 from saccade.runs import RunFolder
 from saccade.system import System
 
 log = logging.getLogger("saccade")
 
 KEPT = 2
+DIGEST = sha256().digest_size
 SMALLER_IS_BETTER = {"loss"}
 
 
@@ -32,8 +37,11 @@ class Stateful(Protocol):
 def save_checkpoint(folder: Path, step: int, parts: Mapping[str, Stateful]) -> None:
     """Write what the parts were after `step` steps; older checkpoints than the last two go."""
     folder.mkdir(parents=True, exist_ok=True)
+    content = io.BytesIO()
+    torch.save({name: part.state_dict() for name, part in parts.items()}, content)
     with whole_file(folder / f"{step:08d}.ckpt") as part, part.open("wb") as file:
-        torch.save({name: part.state_dict() for name, part in parts.items()}, file)
+        file.write(content.getbuffer())
+        file.write(sha256(content.getbuffer()).digest())
         file.flush()
         os.fsync(file.fileno())
     for old in sorted(folder.glob("*.ckpt"))[:-KEPT]:
@@ -47,44 +55,66 @@ def resume(folder: Path, parts: Mapping[str, Stateful]) -> int:
     """
     for path in sorted(folder.glob("*.ckpt"), reverse=True):
         try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        except (RuntimeError, OSError, EOFError, pickle.UnpicklingError) as error:
-            reason = str(error).partition("\n")[0] or type(error).__name__
-            log.warning("%s cannot be read (%s): resuming from the one before it", path, reason)
+            step, state = int(path.stem), _read(path)
+        except Exception as error:  # whatever a damaged file makes its readers do
+            log.warning("%s cannot be read (%s): taking the one before it, if there is one", shown(path), told(error))
             continue
-        for name, part in parts.items():
-            part.load_state_dict(state[name])
-        return int(path.stem)
+        try:
+            for name, part in parts.items():
+                part.load_state_dict(state[name])
+        except Exception as error:
+            raise ValueError(
+                f"{path} is not damaged, but of another model or version ({told(error)}): give another folder with "
+                "--out, or delete the checkpoints to train this run from its first step"
+            ) from error
+        return step
     return 0
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    content = memoryview(path.read_bytes())
+    if sha256(content[:-DIGEST]).digest() != content[-DIGEST:]:
+        raise ValueError("it is damaged: its checksum is another")
+    return torch.load(io.BytesIO(content[:-DIGEST]), map_location="cpu", weights_only=True)
 
 
 class BestModel:
     """Keeps the best model and the last one.
 
     best_by: the number of the validation that says which is the best; None takes the last one.
+    answers_at_once: the model answers before its first step, so that training must make it better.
     """
 
-    def __init__(self, files: RunFolder, best_by: str | None):
+    def __init__(self, files: RunFolder, best_by: str | None, *, answers_at_once: bool = False):
         self.files = files
         self.best_by = best_by
+        self.answers_at_once = answers_at_once
         self.best: float | None = None
+        self.step = 0
+        self.margin = 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """The best value so far."""
-        return {"best": self.best}
+        """The best value so far, after how many labeled steps it was reached, and by how much it must be beaten."""
+        return {"best": self.best, "step": self.step, "margin": self.margin}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """The best value of the run that is resumed."""
-        self.best = state_dict["best"]
+        """Those of the run that is resumed."""
+        self.best, self.step, self.margin = (state_dict[name] for name in ("best", "step", "margin"))
 
-    def keep(self, model: System, labeled_step: int, measures: Mapping[str, float]) -> None:
-        """Write the model of a validation as the last one, and as the best one if it is."""
+    def keep(self, model: System, labeled_step: int, measures: Mapping[str, float], *, margin: float = 0.0) -> None:
+        """Write the model of a validation as the last one, and as the best one if it is.
+
+        margin: by how much a model that answers at once must be beaten to be replaced.
+        """
         value = self._value(labeled_step, measures)
         # Weights that are lost still answer something, and may be right by chance.
         sound = math.isfinite(value) and math.isfinite(measures["loss"])
         # Of equals the later one: a few validation images are soon all answered right, long before training has ended.
-        if labeled_step > 0 and sound and (self.best is None or value >= self.best):
-            self.best = value
+        # But a model that answered before its first step stays unless the gain is more than chance.
+        answered = self.answers_at_once and self.step == 0
+        better = self.best is None or (value > self.best + self.margin if answered else value >= self.best)
+        if (labeled_step > 0 or self.answers_at_once) and sound and better:
+            self.best, self.step, self.margin = value, labeled_step, margin
             self._write(model, self.files.best)
         self._write(model, self.files.last)
 

@@ -93,6 +93,5 @@ def pixels(model: Any) -> dict[str, int]:
         seen["view"] = view_height * view_width
     if model.extraction is not None:
         slots = getattr(model.selection or model, "k", None) or model.grid((height, width)).num_candidates
-        slots += getattr(model.extraction, "glance", False)
         seen["patches"] = slots * model.extraction.patch[0] * model.extraction.patch[1]
     return seen

@@ -56,12 +56,14 @@ def train_folds(
     folder: Path | str,
     flags: Sequence[str] = (),
     *,
+    minutes: float | None = None,
     at_once: int | None = None,
     say: Callable[[str], None] = print,
 ) -> list[Failure]:
     """Train the run of each fold in `folder`, or resume there, and join what they said; returns what failed.
 
     source:  a recipe or data, as `saccade train` takes it, and `flags`, each `--key=value`.
+    minutes: how long each may train at most, if that is said of it.
     at_once: runs side by side (default: one for each GPU, or core).
 
     >>> train_folds("parts/labels.csv", "runs/parts", ["--data.folds=5"])  # doctest: +SKIP
@@ -80,7 +82,8 @@ def train_folds(
     folds.claim(source=source, flags=dict(flag.removeprefix("--").split("=", 1) for flag in essential), folds=[*names])
     if positive:  # the same in every fold, so that all can be joined
         flags = [*(flag for flag in flags if not flag.startswith("--positive=")), f"--positive={positive}"]
-    jobs = [_job(folds, name, source, flags) for name in names]
+    length = [f"--minutes={minutes:g}"] if minutes else []
+    jobs = [_job(folds, name, source, [*flags, *length]) for name in names]
     places = _gpus(recipe)
     limit = at_once or len(places) or (1 if recipe.accelerator == "gpu" else os.cpu_count() or 1)
     failures = run_jobs(jobs, at_once=min(limit, len(jobs)), say=say, gpus=places)

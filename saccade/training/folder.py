@@ -6,8 +6,8 @@ from typing import Any
 import yaml
 from jsonargparse import ArgumentError
 
+from saccade.plain_trees import differences
 from saccade.runs import RunFolder
-from saccade.runs.plain_trees import differences
 from saccade.training.recipe import Recipe, dump_recipe, load_recipe
 
 

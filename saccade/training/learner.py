@@ -5,6 +5,7 @@ only of a call of the model. A step is a function of (seed, step, process): the 
 patches are chosen depend on nothing but the step.
 """
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -45,6 +46,15 @@ class Learner(nn.Module):
         weight = class_weight(train) if recipe.class_weights else None
         self.register_buffer("class_weight", weight, persistent=False)
 
+    def train(self, mode: bool = True) -> "Learner":
+        """Heads of a frozen start were fitted to the statistics that its networks came with: those stay."""
+        super().train(mode)
+        if self.recipe.training.frozen:
+            for module in self.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+        return self
+
     @property
     def chooses(self) -> bool:
         """Whether the model prefers some places to others."""
@@ -56,11 +66,16 @@ class Learner(nn.Module):
             return self.full_sigma
         return linear_decay(self.full_sigma, step=max(self.plan.labeled_step(step), 0), total_steps=self.plan.labeled)
 
+    def phase(self, step: int) -> Phase:
+        """The phase of a step; a plain network, which a frozen start may have found better, has nothing to choose."""
+        phase = self.plan.at(step)
+        return phase if self.model.selection is not None else replace(phase, choose="model", loss={})
+
     def forward(self, batch: Batch, step: int) -> Learned:
         """What the batch teaches at `step`."""
         if self.full_sigma is not None:
             self.model.selection.sigma = self.sigma(step)
-        phase = self.plan.at(step)
+        phase = self.phase(step)
         image = self.augmentation(unit_range(batch.image))  # a tensor, or sources that are read in parts
         size = _size_within_padding(batch, image)
         if not phase.labeled:
@@ -88,6 +103,8 @@ def _size_within_padding(batch: Batch, image: Images) -> Sizes:
 
 
 def _check_model(model: System, recipe: Recipe) -> None:
+    if recipe.training.frozen and model.selection is None:
+        return
     phases = [span.phase for span in recipe.plan.spans]
     special = [phase for phase in phases if phase.guided or not phase.labeled]
     if special and not isinstance(model, PatchSelectionModel):

@@ -11,10 +11,12 @@ from contextlib import closing
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from lightning.fabric import Fabric
 from rich.console import Console
 
 from saccade.data.dataset import ImageDataset
+from saccade.evaluation import Predictions
 from saccade.runs import RunFolder
 from saccade.runs.run_facts import Facts
 from saccade.training.batches import training_loader
@@ -36,16 +38,17 @@ def fit(
     files: RunFolder,
     facts: Facts,
     console: Console,
-) -> None:
+) -> BestModel:
     """Train from where the run folder is to the last step; raises `Stopped` if somebody asks to stop."""
     model, recipe, plan = learner.model, learner.recipe, learner.plan
     module, fabric_optimizer = fabric.setup(learner, make_optimizer(model, recipe))
     optimizer, precision = fabric_optimizer.optimizer, fabric.strategy.precision
-    best, watch = BestModel(files, None if recipe.final else recipe.best_by), CollapseWatch(files, learner)
+    best = BestModel(files, None if recipe.final else recipe.best_by, answers_at_once=recipe.training.frozen)
+    watch = CollapseWatch(files, learner)
     parts = {"model": model, "optimizer": optimizer, "precision": precision, "best": best, "watch": watch}
     first = resume(files.checkpoints, parts)
     if first:
-        console.print(f"resuming at step {first} of {files.path}", soft_wrap=True)
+        console.print(f"resuming at step {first} of {files.path}", soft_wrap=True, markup=False)
     progress, panels = Progress(console), Panels(files, learner, data["val"], first=first)
     log, stop = RunLog(files, first), StopRequest()
     watch.begin(first)
@@ -63,10 +66,13 @@ def fit(
         progress.validated(step, evaluated.measures)
         watch.validated(step, evaluated.predictions, data["val"].records.classes)
         panels.show(step, log.board)
-        best.keep(model, plan.labeled_step(step), evaluated.measures)
+        margin = standard_error(evaluated.predictions) if step == 0 else 0.0
+        best.keep(model, plan.labeled_step(step), evaluated.measures, margin=margin)
 
     batches = training_loader(data["train"], recipe, first=first, rank=fabric.global_rank, world=fabric.world_size)
     with stop.listening(), closing(log), progress.training(learner, first):
+        if recipe.training.frozen and first == 0:
+            validate(0)
         for step, batch in enumerate(batches, first):
             progress.before(step)
             panels.before(step)
@@ -93,6 +99,13 @@ def fit(
                 save(done)
             if stops:
                 raise Stopped(f"stopped at step {done}")
+    return best
+
+
+def standard_error(predictions: Predictions) -> float:
+    """Of the log-loss over validation images: a gain below it may be chance."""
+    losses = F.cross_entropy(predictions.logits, predictions.label, reduction="none")
+    return float(losses.std() / len(losses) ** 0.5)
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:

@@ -128,7 +128,8 @@ def clip_gradients(optimizer: Optimizer, recipe: Recipe) -> None:
     """
     options = recipe.optimizer
     for group in optimizer.param_groups:
-        if options.clip_value is not None:
+        trained = any(parameter.grad is not None for parameter in group["params"])  # which torch wants to be so
+        if options.clip_value is not None and trained:
             nn.utils.clip_grad_value_(group["params"], options.clip_value)
         if options.clip_norm is not None:
             nn.utils.clip_grad_norm_(group["params"], options.clip_norm)

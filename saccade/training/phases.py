@@ -86,6 +86,7 @@ class Phase:
 
 
 LABEL_FREE = Phase("label_free", learn="missing_detail", lr=3e-3)
+ANSWER = {"entropy_coefficient": 0.0}
 EACH_PATCH = {"entropy_coefficient": 0.0, "mixture_coefficient": 1.0}  # each patch is asked for an answer of its own
 RISING, SLOW = ScorerRate(start=0.1), ScorerRate(rate=0.1)
 
@@ -107,10 +108,10 @@ TRAININGS: dict[str, tuple[Phase, ...]] = {
         Phase("by_scores", share=0.75, choose="scores", loss=EACH_PATCH, scorer=SLOW),
         Phase("soft", share=0.25, loss=EACH_PATCH, scorer=SLOW),
     ),
-    # For a network that reads, and few images: the scorer learns slowly from labels, and keeps what it knew before.
-    "slow_scorer": (
-        replace(LABEL_FREE, steps=150),
-        Phase("soft", share=1.0, loss=EACH_PATCH, scorer=SLOW),
+    # For a model that answers already, by heads on a network that was held still.
+    "tuned": (
+        Phase("by_scores", share=0.75, choose="scores", loss=ANSWER, scorer=SLOW),
+        Phase("soft", share=0.25, loss=ANSWER, scorer=SLOW),
     ),
 }
 
@@ -166,16 +167,18 @@ class Training:
         scorer: the scorer's learning rate
         sigma: let the selection's noise fall linearly to_zero, or stay constant
         evenly: show images of each class as often as of any other: true, or the share of the labeled steps, at first
+        frozen: begin with heads fitted to the features of a network that is held still, and with what they decide
         phases: all phases, written out, instead of the above
     """
 
-    name: Literal["plain", "paper", "guided_by_detail", "guided_by_scores", "slow_scorer"] = "plain"
+    name: Literal["plain", "paper", "guided_by_detail", "guided_by_scores", "tuned"] = "plain"
     label_free: LabelFreeOptions = field(default_factory=LabelFreeOptions)
     guided: float | None = None
     loss: dict[str, float] = field(default_factory=dict)
     scorer: ScorerOptions = field(default_factory=ScorerOptions)
     sigma: Literal["to_zero", "constant"] | None = None
     evenly: bool | float | None = None
+    frozen: bool = False
     phases: list[Phase] | None = None
 
     def __post_init__(self) -> None:
@@ -273,7 +276,8 @@ class Plan:
         phases = lay_out(training)
         self.labeled = labeled
         self.label_free = sum(phase.steps for phase in phases if not phase.labeled)
-        self.spans = tuple(span for span in self._measure(phases) if span.begin < span.end)
+        spans = tuple(self._measure(phases))
+        self.spans = tuple(span for span in spans if span.begin < span.end) or spans  # a frozen start may be all
 
     def _measure(self, phases: Sequence[Phase]) -> Iterator[Span]:
         begin, share = 0, 0.0

@@ -10,8 +10,8 @@ import json
 import math
 import re
 from argparse import ArgumentError
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
@@ -20,10 +20,12 @@ import yaml
 from jsonargparse import ActionConfigFile, ArgumentParser, Namespace  # pyright: ignore[reportPrivateImportUsage]
 
 from saccade.config import Stages
-from saccade.options import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, Range, check_ranges, describe
+from saccade.options import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, Range, check_ranges, describe, fits
+from saccade.plain_trees import read_yaml
 from saccade.recipes import find_recipe
 from saccade.training.phases import Plan, Training
 
+BATCH = Range("at least 1, and at most 1,000,000", lambda value: 1 <= value <= 1_000_000)
 BELOW_ONE = Range("0 or more and below 1", lambda value: 0 <= value < 1)
 ASCENDING = Range(
     "ascending shares of the steps between 0 and 1, such as [0.6, 0.8]",
@@ -115,7 +117,7 @@ class Recipe:
 
     Args:
         training: its phases: how patches are chosen, what the loss asks for, how fast the scorer learns
-        steps: training steps with labels; label-free ones come before them
+        steps: training steps with labels; label-free ones come before them (0: none after a frozen start)
         batch: images per step, over all processes together
         seed: of everything that is random
         imports: modules in which parts of one's own register themselves
@@ -151,8 +153,8 @@ class Recipe:
     nodes: int = 1
 
     def __post_init__(self) -> None:
-        counts = dict.fromkeys(("steps", "batch", "validate_every", "devices", "nodes"), AT_LEAST_ONE)
-        check_ranges("", self, **counts, seed=NOT_NEGATIVE)
+        counts = dict.fromkeys(("validate_every", "devices", "nodes"), AT_LEAST_ONE)
+        check_ranges("", self, **counts, batch=BATCH, steps=NOT_NEGATIVE, seed=NOT_NEGATIVE)
 
     @cached_property
     def plan(self) -> Plan:
@@ -171,6 +173,13 @@ class Recipe:
             raise ValueError(
                 f"batch is {self.batch}: expected a multiple of {processes}, one share for each of {self.devices} "
                 f"devices on {self.nodes} nodes, such as {math.ceil(self.batch / processes) * processes}"
+            )
+        if not (self.steps or self.training.frozen):
+            raise ValueError("steps is 0: expected at least 1, or training.frozen, which answers without any")
+        if self.final and self.training.frozen:
+            raise ValueError(
+                "final is true and training.frozen too, which asks the validation images what to make the model of: "
+                "leave final out, its heads see them in the end"
             )
         phases, selection = [span.phase for span in self.plan.spans], self.model.selection
         soft = selection.get("name") == "perturbed" and not selection.get("discrete", True)
@@ -204,7 +213,14 @@ def load_recipe(source: str | Path, flags: Sequence[str] = ()) -> Recipe:
     path = find_recipe(str(source))
     if path is None:
         raise ValueError(f"{source} is not a recipe: expected a .yaml file, or a name that `saccade recipes` lists")
-    return parse_recipe([f"--recipe={path}", *flags])
+    tree = read_yaml(path, "give a recipe, such as those that `saccade recipes` lists")
+    file = f"--recipe={path}"
+    try:
+        _check_sections(tree)
+        recipe = parse_recipe([file])
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return parse_recipe([file, *flags]) if flags else recipe
 
 
 def parse_recipe(flags: Sequence[str]) -> Recipe:
@@ -215,7 +231,9 @@ def parse_recipe(flags: Sequence[str]) -> Recipe:
     ValueError: optimizer.lr is fast: expected a number
     """
     parser = _make_parser()
-    built = parser.instantiate(_parse(parser, flags))
+    parsed = _parse(parser, flags)
+    _check_sections({key: value for key, value in parsed.as_dict().items() if key != "recipe"})
+    built = parser.instantiate(parsed)
     return Recipe(**{key.name: built[key.name] for key in fields(Recipe)})
 
 
@@ -240,6 +258,23 @@ def _parse(parser: ArgumentParser, flags: Sequence[str], *, defaults: bool = Tru
         return parser.parse_args(flags, defaults=defaults)
     except ArgumentError as error:
         raise ValueError(_explain(str(error))) from error
+
+
+def _check_sections(tree: Mapping[Any, Any], section: Any = Recipe, key: str = "") -> None:
+    """Refuse unknown keys, and keys with nothing behind them, which somebody forgot to fill in or to delete."""
+    known = get_type_hints(section)
+    if unknown := [name for name in tree if name not in known]:
+        raise ValueError(
+            f"no key {', '.join(key + str(name) for name in unknown)}: expected some of {', '.join(known)}"
+        )
+    for name, value in tree.items():
+        annotation = known[name]
+        if value is None and not fits(None, annotation):
+            raise ValueError(f"{key}{name} is empty: expected {describe(annotation)}; leave it out for the default")
+        if is_dataclass(annotation):
+            if not isinstance(value, Mapping):
+                raise ValueError(f"{key}{name} is {value}: expected {describe(annotation)}")
+            _check_sections(value, annotation, f"{key}{name}.")
 
 
 def _explain(error: str) -> str:

@@ -20,7 +20,7 @@ from saccade.data.dataset import ImageDataset, batch_of_one
 from saccade.data.loading import load_as_given, source_name
 from saccade.data.records import UNSPLIT, DataError, Records, positive_class
 from saccade.evaluation import wilson_interval
-from saccade.files import shown
+from saccade.files import naming_what_is_full, shown
 from saccade.options import read_options
 from saccade.runs import RunFolder
 from saccade.system import System
@@ -28,6 +28,7 @@ from saccade.training.batches import open_records, open_split, with_validation
 from saccade.training.devices import make_fabric, share_norms
 from saccade.training.evaluations import run_through, save_evaluation
 from saccade.training.folder import check_folder
+from saccade.training.frozen import begin_frozen
 from saccade.training.learner import Learner
 from saccade.training.loop import fit
 from saccade.training.observers import Progress
@@ -48,7 +49,7 @@ def train(
     check_parts(recipe.model, recipe.imports)
     check_folder(files, recipe)
     if files.finished:
-        console.print(f"{files.path} is finished; give another folder to train again", soft_wrap=True)
+        console.print(f"{files.path} is finished; give another folder to train again", soft_wrap=True, markup=False)
         return files.path
     fabric = make_fabric(recipe)
     seed_everything(recipe.seed, verbose=False)
@@ -80,9 +81,14 @@ def _train_in(
     )
     facts.start_clock()
     try:
-        if fabric.world_size > 1 and fabric.device.type == "cuda":
-            learner.model = share_norms(learner.model)
-        fit(fabric, learner, data, files, facts, console)
+        with naming_what_is_full(files.path):
+            if recipe.training.frozen:
+                learner = begin_frozen(files, fabric, learner, data, facts, console)
+            if not recipe.steps:
+                files.keep(files.frozen_blind)
+            if fabric.world_size > 1 and fabric.device.type == "cuda":
+                learner.model = share_norms(learner.model)
+            step = fit(fabric, learner, data, files, facts, console).step if recipe.steps else 0
     finally:
         facts.count_seconds()
     fabric.barrier()  # the best model is on the disk
@@ -92,10 +98,13 @@ def _train_in(
             "another folder with a lower optimizer.lr, a longer schedule.warm_up, optimizer.clip_norm 1, or precision "
             "32-true"
         )
-    best = files.load_best()
     for split in ("val", "test"):
         if split in data:
+            best = files.load_best()
             _show_accuracy(_evaluate(files, fabric, best, data[split], split, recipe, console), console)
+        if split == "val" and recipe.training.frozen and step == 0:
+            console.print("kept: the frozen start, with heads that saw the validation images too")
+            files.keep(files.frozen_seeing)
     facts.finish()
 
 
@@ -174,7 +183,7 @@ def evaluate(
     if positive is not None:
         positive_class(records, positive)  # refuses what is no class
     dataset = open_split(records, name, recipe.data, model.config.preparation)
-    console.print(f"{len(dataset)} images of {records.root}", soft_wrap=True, highlight=False)
+    console.print(f"{len(dataset)} images of {records.root}", soft_wrap=True, highlight=False, markup=False)
     if data is not None:
         name = f"{source_name(data)}-{name}"
     if selection is not None:
@@ -230,5 +239,5 @@ def _evaluate(
 ) -> dict[str, Any]:
     torch.manual_seed(recipe.seed)  # a soft selection draws its noise in evaluation, too
     fabric.to_device(model.to(memory_format=torch.channels_last))
-    evaluated = run_through(fabric, model, dataset, recipe, positive=positive, showing=Progress(console).testing)
+    evaluated = run_through(fabric, model, dataset, recipe, positive=positive, showing=Progress(console).going_through)
     return save_evaluation(evaluated, model, dataset, files, name, accelerator=recipe.accelerator)

@@ -149,7 +149,8 @@ def test_train_evaluate_report_on_one_s_own_folder(pets, tmp_path, capsys):
     words += ["--data.workers=0", "--out", str(run)]
     assert main(words) == 0
     told = capsys.readouterr().out
-    assert "model.view.scale" in told
+    assert "Chosen for these images" in told
+    assert "view" in told
     assert "report: file://" in told
     assert main(["evaluate", str(run), "--split", "val"]) == 0
     assert "accuracy" in capsys.readouterr().out
@@ -186,7 +187,6 @@ def test_the_same_command_goes_on_though_the_rest_of_a_stage_was_chosen(pets, ru
     [
         ("--model.scorer.widths=[4]", "model.scorer.widths None there, [4] here"),
         ("--training.loss.context_coefficient=0.5", "training.loss.context_coefficient None there, 0.5 here"),
-        ("--model.extraction.glance=true", "model.extraction.glance None there, True here"),
         ("--data.augmentation.max_turn=3", "data.augmentation.max_turn None there, 3 here"),
         ("--data.generate.count=3", "data.generate None there, {'count': 3} here"),
     ],

@@ -62,10 +62,20 @@ def jpeg_of_many_scans(scans: int, side: int = 4096) -> bytes:
     return whole + (whole[begin : begin + 10] + bytes(8)) * scans + refine + b"\xff\xd9"
 
 
-def tiff(tags: dict[int, tuple[int, list[int]]], extra: bytes = b"") -> bytes:
-    """A little-endian TIFF of one IFD; `tags`: number → (type 3 short or 4 long, values)."""
+Tags = dict[int, tuple[int, list[int]]]
+
+
+def tiff(*levels: Tags, extra: bytes = b"") -> bytes:
+    """A little-endian TIFF of an IFD per level; tags: number → (type 3 short or 4 long, values)."""
+    written = b"II*\0" + struct.pack("<I", 8)
+    for number, tags in enumerate(levels):
+        written += _ifd(tags, len(written), last=number == len(levels) - 1)
+    return written + extra
+
+
+def _ifd(tags: Tags, begin: int, *, last: bool) -> bytes:
     count = len(tags)
-    place, entries, values = 8 + 2 + 12 * count + 4, b"", b""
+    place, entries, values = begin + 2 + 12 * count + 4, b"", b""
     for number, (kind, items) in sorted(tags.items()):
         packed = struct.pack(f"<{len(items)}{'H' if kind == 3 else 'I'}", *items)
         if len(packed) > 4:
@@ -73,10 +83,11 @@ def tiff(tags: dict[int, tuple[int, list[int]]], extra: bytes = b"") -> bytes:
         else:
             entry = packed.ljust(4, b"\0")
         entries += struct.pack("<HHI", number, kind, len(items)) + entry
-    return b"II*\0" + struct.pack("<I", 8) + struct.pack("<H", count) + entries + bytes(4) + values + extra
+    following = 0 if last else place + len(values)
+    return struct.pack("<H", count) + entries + struct.pack("<I", following) + values
 
 
-def _rgb_tags(width: int, height: int, *, bits: int = 8) -> dict[int, tuple[int, list[int]]]:
+def _rgb_tags(width: int, height: int, *, bits: int = 8) -> Tags:
     return {
         256: (4, [width]),
         257: (4, [height]),
@@ -87,12 +98,14 @@ def _rgb_tags(width: int, height: int, *, bits: int = 8) -> dict[int, tuple[int,
     }
 
 
-def sparse_tiff(side: int, *, bits: int = 8, compression: int = 1) -> bytes:
-    """Tiles that are not there: a picture of any size in a few kilobytes."""
-    tiles = (-(-side // 1024)) ** 2
-    layout = {322: (4, [1024]), 323: (4, [1024]), 324: (4, [0] * tiles), 325: (4, [0] * tiles)}
-    layout |= {259: (3, [compression])}
-    return tiff(_rgb_tags(side, side, bits=bits) | layout)
+def sparse_tiff(*sides: int, bits: int = 8, compression: int = 1, tile: int = 1024) -> bytes:
+    """Tiles that are not there: a picture of any size, or a pyramid of several, in a few kilobytes."""
+    levels = []
+    for side in sides:
+        tiles = (-(-side // tile)) ** 2
+        layout = {322: (4, [tile]), 323: (4, [tile]), 324: (4, [0] * tiles), 325: (4, [0] * tiles)}
+        levels.append(_rgb_tags(side, side, bits=bits) | layout | {259: (3, [compression])})
+    return tiff(*levels)
 
 
 def tiff_of_one_tile(tile: int) -> bytes:
@@ -173,6 +186,19 @@ LARGE_BOMBS: dict[str, Callable[[Path], None]] = {
     "large.avif": lambda path: Image.new("RGB", (6_000, 6_000)).save(path, speed=10),
     "turned.tif": lambda path: Image.new("RGB", (13_000, 13_000)).save(path, compression="tiff_lzw", tiffinfo={274: 6}),
     "largest.jpg": lambda path: Image.new("RGB", (16_384, 16_384)).save(path),
+}
+
+
+# Within the limits of a server of 100 megapixels, and as much as they allow: minutes of work, or most of its memory.
+WITHIN_LIMITS: dict[str, Callable[[Path], None]] = {
+    "screen.gif": _bytes(lambda: gif(9_990, 9_990)),
+    "rgba.png": _bytes(lambda: png(9_990, 9_990, color=6)),
+    "scans.jpg": _bytes(lambda: jpeg_of_many_scans(90, side=9_900)),
+    "sparse.tif": _bytes(lambda: sparse_tiff(9_990, compression=8)),
+    "large.webp": _bytes(lambda: webp(6_000)),
+    "progressive.jpg": lambda path: Image.new("RGB", (7_000, 7_000)).save(path, "JPEG", progressive=True),
+    "pyramid.tif": _bytes(lambda: sparse_tiff(65_536, 32_768, tile=4096)),
+    "steep_pyramid.tif": _bytes(lambda: sparse_tiff(32_000, 8_000, tile=4000)),
 }
 
 

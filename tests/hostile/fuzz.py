@@ -1,13 +1,19 @@
 """Damaged images without end: `python tests/hostile/fuzz.py --count 20000` (a function of `--seed`).
 
-Each goes through `data check`, and what passes that through training's reader and both views. Ends with 1 at the first
-file that does anything but give a picture or be a `BadImage` with its name, and keeps that file.
+In rounds of a thousand. Each file goes through `data check`, and what passes that through training's reader and both
+views; then the round goes, with odd names among it, through the commands `predict`, `data check` and `train
+--skip-bad`. Ends with 1 at the first file that does anything but give a picture or be an error with its name, and
+keeps the files.
 """
 
 import argparse
+import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from saccade.data.dataset import ImageDataset
@@ -15,10 +21,13 @@ from saccade.data.inspection import Finding, examine
 from saccade.data.records import Record, Records
 from saccade.images import BadImage, FileImage, Guard, NotASlideError, SlideImage
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.hostile.mutations import write_mutations
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+from tests.hostile import batches  # noqa: E402
+from tests.hostile.mutations import write_mutations  # noqa: E402
 
 SLOW_S = 20
+ROUND = 1000
 
 
 def as_records(paths: list[Path]) -> Records:
@@ -63,22 +72,52 @@ def run(folder: Path, count: int, seed: int) -> str | None:
     return None
 
 
+def run_command(words: Sequence[str]) -> batches.Ended:
+    """A command in a process of its own; what writes lines must not stop doing so."""
+    out = Path(words[words.index("--out") + 1]) if words[0] == "predict" else None
+    command = [sys.executable, "-W", "ignore", "-m", "saccade.cli", *words]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8:backslashreplace"}
+    with (
+        tempfile.TemporaryFile() as printed,
+        subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT, env=env) as process,
+    ):
+        size, since = 0, time.monotonic()
+        while process.poll() is None:
+            time.sleep(0.1)
+            now = out.stat().st_size if out and out.exists() else 0
+            if now != size or not size:
+                size, since = now, time.monotonic()
+            if time.monotonic() - since > SLOW_S:
+                process.kill()
+                return batches.Ended(-9, f"no line for {SLOW_S} s after {size} bytes")
+        printed.seek(0)
+        return batches.Ended(process.returncode, printed.read().decode(errors="replace"))
+
+
+def run_commands(folder: Path, count: int, seed: int) -> str | None:
+    """The same kinds of files, and odd names, through the commands."""
+    images = batches.write_set(folder / "images", count, seed)
+    wrongs = (
+        f"{name}: {wrong}" for name, take in batches.COMMANDS.items() if (wrong := take(images, folder, run_command))
+    )
+    return next(wrongs, None)
+
+
 def main() -> int:
     """Rounds of a thousand files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    for first in range(0, args.count, 1000):
-        folder = Path(tempfile.mkdtemp(prefix="saccade-fuzz-"))
-        wrong = run(folder, min(1000, args.count - first), args.seed + first)
+    for first in range(0, args.count, ROUND):
+        folder, count = Path(tempfile.mkdtemp(prefix="saccade-fuzz-")), min(ROUND, args.count - first)
+        wrong = run(folder / "files", count, args.seed + first)
+        wrong = wrong or run_commands(folder / "set", count, args.seed + first)
         if wrong:
-            print(wrong)
+            print(wrong.encode("utf-8", "backslashreplace").decode(), f"(in {folder})")
             return 1
-        for path in folder.iterdir():
-            path.unlink()
-        folder.rmdir()
-        print(f"{min(first + 1000, args.count)} of {args.count} files", flush=True)
+        shutil.rmtree(folder)
+        print(f"{first + count} of {args.count} files", flush=True)
     return 0
 
 

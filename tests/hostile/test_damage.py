@@ -19,11 +19,10 @@ from saccade.files import shown
 from saccade.images import BadImage, Fault
 from saccade.images.decode import read_pixels
 from saccade.images.guarded import SUPPORTED
+from tests.hostile.batches import EVIL, write_odd_names
 from tests.hostile.bombs import tiff
 from tests.hostile.fuzz import run
 from tests.hostile.mutations import sound_files
-
-EVIL = "evil\x1b[2J\nname.jpg"
 
 
 @pytest.mark.skipif(not SUPPORTED, reason="without a process that can be killed a damaged file may end the tests")
@@ -93,14 +92,7 @@ def odd_set(tmp_path) -> Path:
         for number in range(8):
             pixels = np.full((8, 8, 3), 20 * number + (label == "dog"), np.uint8)
             Image.fromarray(pixels).save(tmp_path / "set" / label / f"{number}.png")
-    odd = tmp_path / "set" / "cat"
-    os.mkfifo(odd / "pipe.jpg")
-    (odd / "zero.jpg").symlink_to("/dev/zero")
-    (odd / "gone.jpg").symlink_to(odd / "nowhere.jpg")
-    (odd / "circle.jpg").symlink_to(odd / "circle.jpg")
-    (odd / EVIL).write_text("no image")
-    (odd / os.fsdecode(b"latin\xe9.jpg")).write_text("no image")
-    (odd / "folder.jpg").mkdir()
+    write_odd_names(tmp_path / "set" / "cat")
     return tmp_path / "set"
 
 

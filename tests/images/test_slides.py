@@ -173,6 +173,15 @@ def test_a_view_that_would_fill_the_memory_is_refused_with_the_scale(monkeypatch
         source.view(0.3)
 
 
+def test_a_view_of_more_pixels_than_can_be_read_is_refused(monkeypatch, tmp_path):
+    source = SlideImage(write_pyramid(tmp_path / "a.tif", noise(100, 100), noise(50, 50)))
+    monkeypatch.setattr(slide, "MAX_LEVEL_PX", 50 * 50)
+    assert source.view(0.5).shape == (3, 50, 50)
+    for read in (source.view, source.rows):
+        with pytest.raises(BadImage, match=r"a\.tif: its view at scale 1 would be made of 0 megapixels"):
+            read(1.0)
+
+
 def test_a_damaged_tile_is_named_by_its_file(tmp_path):
     path = write_pyramid(tmp_path / "damaged.tif", noise(100, 100))
     with tifffile.TiffFile(path) as tiff:

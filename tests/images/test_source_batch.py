@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from saccade.building import build_model
 from saccade.config import ModelConfig
-from saccade.images import ImageSource, SlideImage, Sources, cut_regions, glance, make_view, open_image
+from saccade.images import ImageSource, SlideImage, Sources, cut_regions, make_view, open_image
 from saccade.model import Output, PatchSelectionModel
 
 HEIGHT, WIDTH = 150, 210
@@ -53,13 +53,6 @@ def test_a_batch_has_the_pixels_of_its_sources(slides):
     assert_close(cut_regions(sources, corners, (20, 30)), cut_regions(image, corners, (20, 30)), atol=1e-6, rtol=0)
     assert_close(make_view(sources, 1 / 3), make_view(image, 1 / 3), atol=1e-5, rtol=0)
     assert_close(make_view(sources[1:], 1 / 2), make_view(image[1:], 1 / 2), atol=1e-5, rtol=0)
-    assert_close(glance(sources, (50, 60)), glance(image, (50, 60)), atol=1e-5, rtol=0)  # by way of the whole image
-
-
-def test_a_glance_by_way_of_a_view_is_nearly_that_of_the_image():
-    y, x = torch.meshgrid(torch.arange(400.0), torch.arange(600.0), indexing="ij")
-    image = torch.stack([(x / 60).sin(), (y / 40).cos(), (x + y) / 1000])[None] / 2 + 0.5
-    assert_close(glance(Sources([open_image(image[0])]), (12, 20)), glance(image, (12, 20)), atol=0.01, rtol=0)
 
 
 def outcome(model: PatchSelectionModel, image: Sources | Tensor) -> tuple[Output, list[Tensor | None]]:
@@ -71,11 +64,10 @@ def outcome(model: PatchSelectionModel, image: Sources | Tensor) -> tuple[Output
 
 
 @pytest.mark.parametrize("aggregation", ["mean", "transformer"])
-@pytest.mark.parametrize("glimpse", [False, True])
 @pytest.mark.parametrize("training", [False, True])
-def test_a_model_on_sources_is_the_model_on_the_tensor(slides, training, glimpse, aggregation):
+def test_a_model_on_sources_is_the_model_on_the_tensor(slides, training, aggregation):
     options = {"name": aggregation} | ({"dropout": 0.0} if aggregation == "transformer" else {})
-    model = make_model(aggregation=options, extraction={"patch": [40, 54], "glance": glimpse}).train(training)
+    model = make_model(aggregation=options, extraction={"patch": [40, 54]}).train(training)
     sources, image = open_both(slides)
     (ours, our_gradients), (theirs, their_gradients) = outcome(model, sources), outcome(model, image)
     tolerance = {"atol": 1e-4, "rtol": 1e-3}

@@ -16,12 +16,13 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from PIL import Image
+from sealing import seal
 
 from saccade import PatchSelectionModel, Predictor
 from saccade.cli import main
-from saccade.images import file
-from saccade.images.decode import read_pixels
-from saccade.predict import reading
+from saccade.images import Guard
+from saccade.images.guarded import SUPPORTED
+from saccade.predict import line_file
 
 
 @pytest.fixture
@@ -73,6 +74,28 @@ def test_a_line_is_what_the_predictor_says(run, photos, capsysbinary):
         ]
         scores = [box.score or 0.0 for box in expected.boxes]
         np.testing.assert_allclose([box["score"] for box in line["boxes"]], scores, rtol=1e-5)
+
+
+def test_two_processes_do_not_write_one_file(run, photos, monkeypatch, capsys):
+    monkeypatch.setattr(line_file, "WAIT_S", 0.2)
+    with line_file.open_alone(Path("out.jsonl"), resumes=False):
+        assert predict(run, "photos", "--out", "out.jsonl", "--resume") == 2
+        assert "error: another process writes out.jsonl: wait until it has ended" in capsys.readouterr().err
+        assert predict(run, "photos", "--out", "out.jsonl") == 2
+        assert "error: out.jsonl exists" in capsys.readouterr().err
+    assert predict(run, "photos", "--out", "out.jsonl", "--resume") == 0
+    assert [row["image"] for row in read_rows(Path("out.jsonl"))] == NAMES
+    with pytest.raises(FileExistsError), line_file.open_alone(Path("out.jsonl"), resumes=False):
+        pass  # it was not there when the second was started, and the first has ended since
+    assert sorted(path.name for path in Path().iterdir()) == ["out.jsonl", "photos"]
+
+
+def test_two_started_together_give_one_line_per_image(run, photos):
+    words = [sys.executable, "-m", "saccade.cli", "predict", str(run), "photos", "--out", "out.jsonl", "--workers", "0"]
+    env = os.environ | {"PYTHONPATH": str(Path(line_file.__file__).parents[2])}  # from whichever folder
+    both = [subprocess.Popen(words, stderr=subprocess.DEVNULL, env=env) for _ in range(2)]
+    assert sorted(each.wait() for each in both) == [0, 2]
+    assert [row["image"] for row in read_rows(Path("out.jsonl"))] == NAMES
 
 
 def test_both_formats_say_the_same(run, photos):
@@ -262,6 +285,7 @@ def test_dollars_in_names_of_classes_are_no_formulas(run, photos):
     config = Path("dollars/best/config.json")
     tree = json.loads(config.read_text())
     config.write_text(json.dumps(tree | {"classes": ["$x_$", r"$\frac$"]}))
+    seal(config.parent)
     assert predict(Path("dollars"), "photos/0.png", "photos/1.png", "--overlay", "seen", "--out", "out.csv") == 0
     assert len(list(Path("seen").iterdir())) == 2
 
@@ -282,10 +306,10 @@ def test_pictures_mirror_the_images_and_crops_are_their_pixels(run, photos):
             np.testing.assert_array_equal(np.array(Image.open(crop)), inside)
 
 
+@pytest.mark.skipif(not SUPPORTED, reason="files are read by a guard, where there is one")
 def test_with_all_pictures_each_image_is_decoded_once_and_looked_at_once(make_run, photos, monkeypatch):
-    decode, forward, looked = Mock(wraps=read_pixels), PatchSelectionModel.forward, []
-    for module in (reading, file):
-        monkeypatch.setattr(module, "read_pixels", decode)
+    decode, forward, looked = Mock(wraps=Guard().read_pixels), PatchSelectionModel.forward, []
+    monkeypatch.setattr(Guard, "read_pixels", decode)
     monkeypatch.setattr(
         PatchSelectionModel, "forward", lambda model, images: looked.append(len(images)) or forward(model, images)
     )

@@ -16,7 +16,7 @@ from saccade.building import build_model, load_model
 from saccade.data import ImageDataset, collate, load
 from saccade.data.dataset import collate_sources
 from saccade.evaluation import predict_batch
-from saccade.images import SlideImage, open_image
+from saccade.images import Guard, SlideImage, image_formats, open_image
 from saccade.images.decode import BadImage, read_pixels
 from saccade.looking import look_at
 from saccade.predict import Failure, Prediction, reading
@@ -278,7 +278,17 @@ def test_bad_images_are_answered_with_their_error(run, image, tmp_path):
 
 def test_asking_for_the_size_leaves_no_file_open(image, monkeypatch):
     opened = []
-    open_lazily = reading.open_lazily
-    monkeypatch.setattr(reading, "open_lazily", lambda path: opened.append(open_lazily(path)) or opened[-1])
+    open_lazily = image_formats.open_lazily
+    monkeypatch.setattr(image_formats, "open_lazily", lambda path: opened.append(open_lazily(path)) or opened[-1])
     reading.Reader()(image)
     assert [picture.fp is None or picture.fp.closed for picture in opened] == [True]
+
+
+def test_a_guard_reads_the_same_in_this_process_and_in_others(run, spots, slide):
+    paths = [*sorted(spots.rglob("*.png"))[:4], slide]
+    expected = [told(Predictor(run, device="cpu")(path)) for path in paths]
+    with Guard() as guard:
+        guarded = Predictor(run, device="cpu", guard=guard)
+        for workers in (0, 2):
+            answers = [answer for _, answer in guarded.stream(paths, batch=1, workers=workers)]
+            assert [told(answer) for answer in answers if isinstance(answer, Prediction)] == expected

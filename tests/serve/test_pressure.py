@@ -1,14 +1,15 @@
 """Under pressure: too many bytes, too many requests, too little time."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import httpx
 import pytest
 import torch
 from served import WaitingPredictor, as_png, as_pyramid, scene
 
-from saccade.images import SlideImage
 from saccade.images.pyramid import KEPT_BYTES
 from saccade.looking import Look
 from saccade.predict import Prediction, Predictor
@@ -88,6 +89,44 @@ def test_upload_that_stops_arriving_is_given_up(predictor):
     with_client(predictor, Limits(timeout_s=0.2), story)
 
 
+def test_upload_below_the_floor_is_given_up_long_before_its_deadline(predictor, monkeypatch):
+    monkeypatch.setattr("saccade.serve.upload.UPLOAD_WINDOW_S", 0.2)
+    begin = time.monotonic()
+
+    async def drips(byte_s: int) -> AsyncIterator[bytes]:
+        yield HEAD
+        for _ in range(40):
+            await asyncio.sleep(0.02)
+            yield bytes(byte_s // 50)
+
+    async def story(client: httpx.AsyncClient, service: Service) -> None:
+        slow = await client.post("/api/predict", content=drips(1_000), headers=FORM)
+        assert slow.status_code == 408
+        assert "at least 10 kB/s" in slow.json()["detail"]
+        assert time.monotonic() - begin < 10
+        fast = await client.post("/api/predict", content=drips(200_000), headers=FORM)
+        assert fast.status_code == 422  # all of it came, and it is no whole form
+
+    with_client(predictor, Limits(timeout_s=30), story)
+
+
+def test_uploads_under_way_take_no_place(predictor):
+    async def stalls() -> AsyncIterator[bytes]:
+        yield HEAD
+        await asyncio.sleep(30)
+
+    async def story(client: httpx.AsyncClient, service: Service) -> None:
+        slow = [asyncio.ensure_future(client.post("/api/predict", content=stalls(), headers=FORM)) for _ in range(20)]
+        await asyncio.sleep(0.2)
+        assert service.queue.taken == 0
+        assert (await post(client)).status_code == 200
+        for task in slow:
+            task.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+
+    with_client(predictor, Limits(queue=0, timeout_s=20), story)
+
+
 def test_requests_beyond_the_queue_are_refused(waiting):
     async def story(client: httpx.AsyncClient, service: Service) -> None:
         two = [asyncio.ensure_future(post(client)) for _ in range(2)]
@@ -118,6 +157,38 @@ def test_late_answers_are_thrown_away_and_their_place_stays_taken(waiting):
         assert (await post(client)).status_code == 200
 
     with_client(waiting, Limits(queue=0, timeout_s=1.0), story)
+
+
+def test_health_tells_a_stuck_worker(waiting, monkeypatch):
+    monkeypatch.setattr("saccade.serve.service.STUCK_S", 0.1)
+    monkeypatch.setattr("saccade.serve.service.CLOSE_S", 0.1)
+
+    async def story(client: httpx.AsyncClient, service: Service) -> None:
+        assert (await post(client)).status_code == 504
+        await asyncio.sleep(0.2)
+        for answer in (await client.get("/api/health"), await post(client)):
+            assert answer.status_code == 503
+            assert "the worker is stuck, restart the server" in answer.json()["detail"]
+
+    begin = time.monotonic()
+    with_client(waiting, Limits(timeout_s=0.5), story)
+    assert time.monotonic() - begin < 10  # nor does it keep the server from ending
+    waiting.go.set()
+
+
+def test_model_stops_at_the_deadline(model_folder):
+    class Slow(Predictor):
+        def answer(self, *args: Any, **options: Any) -> Any:
+            while True:  # a layer at a time, for ever
+                super().answer(*args, **options)
+
+    async def story(client: httpx.AsyncClient, service: Service) -> None:
+        assert (await post(client)).status_code == 504
+        while service.queue.taken:
+            await asyncio.sleep(0.01)
+        assert (await client.get("/api/health")).json()["busy_s"] == 0
+
+    with_client(Slow(model_folder, device="cpu"), Limits(timeout_s=1.0), story)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +232,7 @@ def test_tile_without_memory_can_be_asked_for_again(predictor, monkeypatch):
 
 def test_slides_are_kept_within_the_memory_bound(tmp_path):
     (tmp_path / "slide").write_bytes(as_pyramid(scene(256, 256)))
-    slide, prediction = SlideTiles(SlideImage(tmp_path / "slide")), Prediction("cat", {}, Look((256, 256)), 0.0)
+    slide, prediction = SlideTiles(tmp_path / "slide", (256, 256)), Prediction("cat", {}, Look((256, 256)), 0.0)
     store = Store(Limits(kept=100))
     for number in range(20):
         store.add(Kept(slide, prediction, tmp_path / str(number)))

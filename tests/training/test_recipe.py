@@ -126,10 +126,10 @@ def test_what_is_given_is_all_that_is_given():
     assert parse_given([]) == {}
 
 
-def test_a_mistake_in_a_file_is_told_like_one_in_a_flag(tmp_path):
+def test_a_mistake_in_a_file_is_told_like_one_in_a_flag_and_with_its_name(tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text("data: {workers: many}\n")
-    with pytest.raises(ValueError, match=r"^data\.workers is many: expected a whole number or null"):
+    with pytest.raises(ValueError, match=r"/recipe\.yaml: data\.workers is many: expected a whole number or null"):
         load_recipe(path)
     path.write_text("optimizer: {lrr: 1}\n")
     with pytest.raises(ValueError, match="lrr") as refusal:

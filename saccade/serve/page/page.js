@@ -26,11 +26,15 @@ function busy(on) {
 }
 
 async function greet() {
+  let response, answer;
   try {
-    limits = await (await fetch("/api/model")).json();
+    response = await fetch("/api/model");
+    answer = await response.json();
   } catch {
     return say("The server does not answer: is it still running?");
   }
+  if (!response.ok) return say(answer.detail);
+  limits = answer;
   $("model").textContent = `${limits.name} · ${limits.classes.length} classes`;
   $("limits").textContent = `Up to ${megabytes(limits.max_bytes)} and ${megapixels(limits.max_pixels)}; `
     + `tiled pyramids (slides) up to ${megapixels(limits.max_slide_pixels)}.`;

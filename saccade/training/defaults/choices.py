@@ -65,6 +65,14 @@ class Known(NamedTuple):
         return self.values.get("model.system", "patch_selection") == "patch_selection"
 
     @property
+    def reads(self) -> bool:
+        """Whether the default for networks with weights is made: they come with some, and no part of it was given."""
+        features = self.values.get("model.features") or self.options("features")
+        own = ("model.scorer.name", "model.aggregation.name", "model.prediction.name", "training.name")
+        weights = features.get("pretrained") or features.get("weights")
+        return self.selects and bool(weights) and features.get("name") == "cells" and not any(map(self.values.get, own))
+
+    @property
     def patch(self) -> Size:
         """Height and width of the patches."""
         patch = self.values["model.extraction.patch"]

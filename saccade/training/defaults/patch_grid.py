@@ -1,25 +1,42 @@
 """Images → patch size, K and view, so that they fit one another and what the user gave.
 
-patch   K patches show about a tenth of the image, as in the paper; a multiple of 8 from 32 to 224 px
-K       10, fewer where they would show more than a quarter of the image
-view    about 320×240 px, at most half as high and wide as the image; neighboring candidates at most half a patch
-        apart, so that nothing falls between them; at least four candidates for each patch that is chosen
+         a network with weights                       a network from nothing
+patch    a seventh of the shorter side, rounded up    a sixth of the shorter side, 32 to 64 px, what a thin
+         to 32 px, 64 to 192 px                       network reads
+K        5                                            10
+view     50,000 px                                    36,000 px, at most a third as high and wide as the image
+
+K is less where patches would show more than a quarter of the image. Neighboring candidates are at most half a patch
+apart, so that nothing falls between them, and there are at least four for each patch that is chosen.
 """
 
 import math
 from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
 
 from saccade.extraction.receptive_field import ReceptiveField
 from saccade.images import view_size
 from saccade.registry import build
 from saccade.training.defaults.choices import ODD_FACTOR, Choice, Known, Size, percent, show
 
-K = 10
-SHARE, MOST_SHARE = 0.1, 0.25
-LEAST_PX, MOST_PX = 32, 224
+
+class Rule(NamedTuple):
+    """How many patches, of which part of the shorter side, in which limits, multiples of what; pixels of the view."""
+
+    k: int
+    parts: int
+    least_px: int
+    most_px: int
+    multiple_px: int
+    view_px: int
+
+
+WITH_WEIGHTS = Rule(k=5, parts=7, least_px=64, most_px=192, multiple_px=32, view_px=50_000)
+FROM_NOTHING = Rule(k=10, parts=6, least_px=32, most_px=64, multiple_px=8, view_px=36_000)
+MOST_SHARE = 0.25
 SMALL_IMAGE_PX = 96
-VIEW_PX = 320 * 240
+LEAST_SHRINK = 3
 POOLS = (8, 4)  # of the scorer, the usual one first
 BACKBONE_STRIDE = 8
 CANDIDATES_PER_PATCH = 4
@@ -53,25 +70,20 @@ def choose_patch(known: Known) -> Iterator[Choice]:
     if "model.extraction.patch" in known.values:
         _refuse_too_large(known)
         return
-    k, pixels = known.values.get("model.selection.k", K), math.prod(known.images.typical)
-    wanted = math.sqrt(SHARE * pixels / k)
-    least, most = _limits(known.images.shortest)
-    side = min(max(8 * round(wanted / 8), least), most)
-    reason = f"{k} of them show {percent(k * side**2 / pixels)} of a typical image, {show(known.images.typical)} px"
-    if side > wanted + 4:
-        reason = f"the least that shows enough; a tenth of a {show(known.images.typical)} px image would be less"
-    elif side < wanted - 4:
-        reason += f"; {MOST_PX} px is the most" if side == MOST_PX else "; the smallest image has room for no more"
-    if known.images.shortest < SMALL_IMAGE_PX:
+    rule, shortest = _rule(known), known.images.shortest
+    side = min(max(math.ceil(shortest / rule.parts / rule.multiple_px) * rule.multiple_px, rule.least_px), rule.most_px)
+    # It must go twice into the shortest side of an image, and into that of a tiny one once.
+    side = min(side, shortest // 16 * 8 if shortest >= 16 else min(8, shortest))
+    reason = (
+        f"{percent(side**2 / math.prod(known.images.typical))} of a typical image of {show(known.images.typical)} px"
+    )
+    if shortest < SMALL_IMAGE_PX:
         reason += "; images this small need no selection, try --model.system cnn as well"
     yield Choice("model.extraction.patch", [side, side], reason)
 
 
-def _limits(shortest: int) -> Size:
-    """The smallest and largest patch: multiples of 8 that go twice and once into the shortest side."""
-    if shortest < 16:
-        return min(8, shortest), min(8, shortest)
-    return min(LEAST_PX, shortest // 16 * 8), min(MOST_PX, shortest // 8 * 8)
+def _rule(known: Known) -> Rule:
+    return WITH_WEIGHTS if known.reads else FROM_NOTHING
 
 
 def _refuse_too_large(known: Known) -> None:
@@ -87,11 +99,11 @@ def choose_k(known: Known) -> Iterator[Choice]:
     """The number of patches."""
     if not known.selects or known.options("selection").get("name") == "exhaustive":
         return
-    share = math.prod(known.patch) / math.prod(known.images.typical)
-    k = max(1, min(K, int(MOST_SHARE / share)))
+    share, most = math.prod(known.patch) / math.prod(known.images.typical), _rule(known).k
+    k = max(1, min(most, int(MOST_SHARE / share)))
     reason = f"{show(known.patch)} px each, together {percent(k * share)} of a typical image"
-    if k < K:
-        reason += f"; {K} would be {percent(K * share)}"
+    if k < most:
+        reason += f"; {most} would be {percent(most * share)}"
     scale, pool = known.values.get("model.view.scale", 1.0), _pools(known)[-1]
     room = _fewest_candidates(known, scale, pool) // CANDIDATES_PER_PATCH
     if room < k:
@@ -101,9 +113,8 @@ def choose_k(known: Known) -> Iterator[Choice]:
 
 def choose_view(known: Known) -> Iterator[Choice]:
     """The scale of the view and, where the grid would be too coarse, the pooling of the scorer."""
-    if not known.selects:
-        scale = 1 / _wanted(known)
-        yield Choice("model.view.scale", scale, f"a view of {show(view_size(known.images.typical, scale))} px")
+    if known.reads or not known.selects:
+        yield Choice("model.view.scale", *_scale_for_weights(known))
         return
     scale, pool = _scale_and_pool(known)
     _refuse_too_many(known, scale, pool)
@@ -119,15 +130,24 @@ def choose_view(known: Known) -> Iterator[Choice]:
         )
 
 
+def _scale_for_weights(known: Known) -> tuple[float, str]:
+    """A view of the rule's pixels, or one in which candidates lie close enough together."""
+    wanted = math.sqrt(WITH_WEIGHTS.view_px / math.prod(known.images.typical))
+    close = 2 * _pools(known)[0] / min(known.patch) if known.selects else 0.0
+    scale = min(max(wanted, close), 1.0)
+    reason = f"a view of {show(view_size(known.images.typical, scale))} px"
+    return scale, reason if scale > close else f"{reason}, in which candidates are half a patch apart"
+
+
 def _wanted(known: Known) -> int:
     """How many times smaller than the image the view should be, if nothing stands against it."""
-    return max(2, round(math.sqrt(math.prod(known.images.typical) / VIEW_PX)))
+    return max(LEAST_SHRINK, math.ceil(math.sqrt(math.prod(known.images.typical) / FROM_NOTHING.view_px)))
 
 
 def _pools(known: Known) -> tuple[int, ...]:
     """View pixels from one candidate to the next: what was given, or what is to be chosen from."""
     given = known.options("scorer")
-    if given.get("name") == "backbone":
+    if known.reads or given.get("name") == "backbone":
         return (given.get("stride", BACKBONE_STRIDE),)
     return (given["pool"],) if "pool" in given else POOLS
 
@@ -159,7 +179,7 @@ def _fewest_candidates(known: Known, scale: float, pool: int) -> int:
 def _cells(known: Known, pool: int):
     """N as a function of an image's size and the view's scale."""
     given = known.options("scorer")
-    if given.get("name") == "backbone":  # its cells cover the view, wherever in them it looks
+    if known.reads or given.get("name") == "backbone":  # its cells cover the view, wherever in them it looks
         return partial(_count, ReceptiveField(pool, pool, pool / 2, tiles=True, before=0))
     tiles = known.values.get("model.extraction.geometry", "aligned") == "aligned"
     scorer = build("scorer", {"name": "conv", **given, "pool": pool}, 3, tiles=tiles)

@@ -42,14 +42,14 @@ def _header_size(path: Path) -> tuple[int, int] | None:
             return (width, height) if _lies_on_its_side(image) else (height, width)
     except UnidentifiedImageError:
         return _tiff_size(path)  # slides, and the TIFFs that Pillow does not know
-    except (OSError, ValueError, SyntaxError):
+    except Exception:  # damaged files can raise anything here
         return None
 
 
 def _slide_size(path: Path) -> tuple[int, int] | None:
     try:
         return open_pyramid(path).sizes[0]
-    except (OSError, ValueError):
+    except Exception:
         return None
 
 
@@ -64,7 +64,7 @@ def _tiff_size(path: Path) -> tuple[int, int] | None:
     try:
         with open_tiff(path) as file:
             return file.pages.first.imagelength, file.pages.first.imagewidth
-    except Exception:  # damaged files can raise anything here
+    except Exception:
         return None
 
 

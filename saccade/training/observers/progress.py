@@ -159,11 +159,11 @@ class Progress:
 
     # ---- evaluation
 
-    def testing(self, batches: DataLoader[Any]) -> Iterator[Batch]:
-        """The batches, one after the other, with a bar of their own."""
-        with self._showing("testing", len(batches)):
+    def going_through(self, batches: DataLoader[Any], what: str = "testing") -> Iterator[Batch]:
+        """The batches, one after the other, with a bar of their own that says `what` is done to them."""
+        with self._showing(what, len(batches)):
             if self._bar is None:
-                self._print(f"testing: {len(batches)} batches")
+                self._print(f"{what}: {len(batches)} batches")
             for batch in batches:
                 yield batch
                 if self._bar:

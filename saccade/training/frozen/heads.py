@@ -1,0 +1,161 @@
+"""Features that are held still → heads, and for every image the answer of a head that never saw it.
+
+A network knows a few hundred pictures by heart within fifty steps, and then everything in them explains their labels.
+So heads are judged on images they were not fitted to: the images lie in parts, and head k learns from all but part k.
+
+    glance   softmax(W x + b) of the features of the whole view: convex, so it is simply solved
+    bag      softmax(W pooled + b), pooled from cells by gated attention (`CellAttention`): a few hundred steps of Adam
+
+Classes count alike, however many images they have.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from saccade.features.cells import DROPOUT, CellAttention
+from saccade.training.batches import StepSampler
+
+Head = TypeVar("Head", bound=nn.Module)
+
+DECAY = 3e-2  # of the glance: λ ‖W‖² on features of unit variance
+LR, WEIGHT_DECAY, BATCH = 3e-3, 1e-2, 8
+PASSES, FEWEST_STEPS, MOST_STEPS = 6, 200, 1500
+LABEL_FREE_PASSES = 18  # nothing is learnt by heart without labels
+
+
+@dataclass(frozen=True)
+class CrossFitted(Generic[Head]):
+    """Heads that each never saw one part of the images, in the order of the parts, and one that saw everything."""
+
+    blind: list[Head]
+    seeing: Head
+
+
+def cross_fit(fit: Callable[[Int[Tensor, " m"]], Head], part: Int[Tensor, " n"]) -> CrossFitted[Head]:
+    """`fit` a head to the images outside of each part, and one to all; images are given by their places."""
+    places = torch.arange(len(part))
+    return CrossFitted([fit(places[part != k]) for k in range(int(part.max()) + 1)], fit(places))
+
+
+class Standard(NamedTuple):
+    """Mean and standard deviation of each feature over the training images."""
+
+    mean: Float[Tensor, " D"]
+    std: Float[Tensor, " D"]
+
+    @classmethod
+    def of(cls, values: Float[Tensor, "n D"]) -> "Standard":
+        """What `values` have."""
+        std, mean = torch.std_mean(values, dim=0)
+        return cls(mean, std + 1e-3)
+
+    def fold(self, layer: nn.Linear | nn.Conv2d) -> None:
+        """Make a layer for standardized features one for the features as they come."""
+        shape = (1, -1, *(1,) * (layer.weight.ndim - 2))
+        with torch.no_grad():
+            layer.weight.div_(self.std.view(shape))
+            assert layer.bias is not None
+            layer.bias.sub_((layer.weight * self.mean.view(shape)).flatten(1).sum(dim=1))
+
+
+def class_weight(label: Int[Tensor, " n"], classes: int) -> Float[Tensor, " L"]:
+    """What an image of each class weighs, so that all classes weigh the same."""
+    return len(label) / (classes * label.bincount(minlength=classes).clamp(min=1).float())
+
+
+def fit_glance(features: Float[Tensor, "n D"], label: Int[Tensor, " n"], classes: int) -> nn.Linear:
+    """Multinomial logistic regression with a quadratic penalty, classes weighing alike."""
+    standard = Standard.of(features)
+    x, weight = (features - standard.mean) / standard.std, class_weight(label, classes)
+    head = nn.Linear(x.shape[1], classes)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    solver = torch.optim.LBFGS(head.parameters(), max_iter=60, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        solver.zero_grad()
+        penalized = F.cross_entropy(head(x), label, weight=weight) + DECAY * head.weight.square().sum()
+        penalized.backward()
+        return penalized
+
+    with torch.enable_grad():
+        solver.step(loss)  # pyright: ignore[reportArgumentType]
+    standard.fold(head)
+    return head.requires_grad_(False)
+
+
+class BagHead(nn.Module):
+    """Cells of the K pictures of an image → logits of every head of the attention; of K pictures the largest count."""
+
+    def __init__(self, attention: CellAttention, classes: int):
+        super().__init__()
+        self.attention, self.classes = attention, classes
+        self.answer = nn.Conv1d(attention.width, attention.heads * classes, 1, groups=attention.heads)
+
+    def forward(self, cells: Float[Tensor, "B K D rows cols"]) -> Float[Tensor, "B L H"]:
+        """What each head answers."""
+        context = self.attention(rearrange(cells, "b k d r c -> (b k) d r c")).context
+        pooled = rearrange(context, "(b k) e -> b k e", b=len(cells)).amax(dim=1)  # B E
+        answers = self.answer(F.dropout(pooled, DROPOUT, self.training)[..., None])  # B HL 1
+        return rearrange(answers, "b (h l) 1 -> b l h", l=self.classes)
+
+    def linear(self) -> tuple[Float[Tensor, "L E"], Float[Tensor, " L"]]:
+        """Weight and bias of the mean of the heads' answers as one linear layer over what all of them attended to."""
+        heads = self.attention.heads
+        weight = rearrange(self.answer.weight, "(h l) e 1 -> l (h e)", h=heads) / heads
+        assert self.answer.bias is not None
+        return weight, rearrange(self.answer.bias, "(h l) -> l h", h=heads).mean(dim=1)
+
+
+Bags = Sequence[Tensor]  # each K D rows cols, of sizes of its own
+
+
+def fit_bag(
+    head: BagHead,
+    bags: Bags,
+    standard: Standard,
+    loss: Callable[[BagHead, Float[Tensor, "B K D r c"], Int[Tensor, " B"]], Tensor],
+    groups: Sequence[Sequence[int]],
+    *,
+    passes: int = PASSES,
+    seed: int,
+) -> BagHead:
+    """Teach a head by `loss` of bags and their places; `groups` (places, a class each) are dealt evenly."""
+    count = sum(map(len, groups))
+    steps = min(max(passes * count // BATCH, FEWEST_STEPS * passes // PASSES), MOST_STEPS)
+    optimizer = torch.optim.AdamW(head.parameters(), lr=LR, weight_decay=WEIGHT_DECAY)
+    rate = torch.optim.lr_scheduler.OneCycleLR(optimizer, LR, total_steps=steps, pct_start=0.1)
+    head.train()
+    with torch.enable_grad():
+        for places in StepSampler(0, batch=BATCH, steps=steps, seed=seed, groups=groups):
+            alike = _by_shape(places, bags)
+            total = sum(
+                len(some) * loss(head, standardize([bags[place] for place in some], standard), torch.tensor(some))
+                for some in alike
+            )
+            optimizer.zero_grad()
+            (total / len(places)).backward()  # pyright: ignore[reportAttributeAccessIssue]
+            optimizer.step()
+            rate.step()
+    return head.eval().requires_grad_(False)
+
+
+def standardize(bags: Bags, standard: Standard) -> Float[Tensor, "B K D rows cols"]:
+    """Bags of one shape as a batch of unit variance."""
+    stacked = torch.stack([bag.float() for bag in bags])
+    return (stacked - standard.mean[:, None, None]) / standard.std[:, None, None]
+
+
+def _by_shape(places: Sequence[int], bags: Bags) -> list[list[int]]:
+    """Images of one size together: cells of padding would be looked at, too."""
+    alike: dict[torch.Size, list[int]] = {}
+    for place in places:
+        alike.setdefault(bags[place].shape, []).append(place)
+    return list(alike.values())

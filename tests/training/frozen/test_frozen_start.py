@@ -1,0 +1,154 @@
+"""The model that is made of heads says what the heads said, of images they never saw; a run begins with it and ends."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import timm
+import torch
+from PIL import Image
+from safetensors.torch import save_model
+from torch.testing import assert_close
+from torch.utils.data import DataLoader
+
+from saccade.building import load_model
+from saccade.cli import main
+from saccade.config import ModelConfig
+from saccade.data.dataset import Batch, ImageDataset, collate, unit_range
+from saccade.data.loading import load
+from saccade.training.frozen import FrozenStart, fit_frozen, frozen_start, heads
+
+COUNT = 28
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory) -> Path:
+    """Noise; of the class `spot` with a bright spot somewhere, as wide as a patch."""
+    folder, draw = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
+    for number in range(COUNT):
+        label = ("plain", "spot")[number % 2]
+        image = draw.integers(0, 90, (96, 128, 3), np.uint8)
+        if label == "spot":
+            top, left = draw.integers(0, 64), draw.integers(0, 96)
+            image[top : top + 32, left : left + 32] = draw.integers(150, 255, (32, 32, 3), np.uint8)
+        (folder / label).mkdir(exist_ok=True)
+        Image.fromarray(image).save(folder / label / f"{number:02}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory) -> Path:
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("weights") / "resnet10t.safetensors"
+    save_model(timm.create_model("resnet10t"), str(path))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch):
+    monkeypatch.setattr(heads, "FEWEST_STEPS", 6)
+    monkeypatch.setattr(heads, "PASSES", 2)
+    monkeypatch.setattr(frozen_start, "LABEL_FREE_PASSES", 2)
+
+
+def start_on(photos: Path, weights: Path) -> tuple[FrozenStart, dict[str, ImageDataset]]:
+    records = load(photos, seed=0)
+    data = {split: ImageDataset(records.split(split)) for split in ("val", "train", "test")}
+    config = ModelConfig(
+        num_classes=2,
+        classes=records.classes,
+        image_size=(96, 128),
+        view={"scale": 0.5},
+        scorer={"name": "backbone", "glance": True, "heads": 2, "width": 8},
+        selection={"name": "diverse", "k": 2},
+        extraction={"patch": 32},
+        features={"name": "cells", "model": "resnet10t", "weights": str(weights), "heads": 2, "width": 8},
+        aggregation={"name": "max"},
+        prediction={"name": "linear"},
+    )
+
+    def batches(_: str) -> Iterator[Batch]:
+        for split in ("val", "train"):
+            yield from DataLoader(data[split], collate_fn=collate)
+
+    return fit_frozen(config, records.split("val"), records.split("train"), seed=0, batches=batches), data
+
+
+def answers(model: Any, dataset: ImageDataset) -> torch.Tensor:
+    with torch.no_grad():
+        return torch.cat(
+            [model.eval()(unit_range(batch.image)).logits for batch in DataLoader(dataset, collate_fn=collate)]
+        )
+
+
+@pytest.mark.parametrize(
+    ("best", "reads"), [("glance", True), ("search", True), ("glance and search", False), ("glance", False)]
+)
+def test_the_blind_model_says_of_validation_images_what_the_heads_said(photos, weights, best, reads, monkeypatch):
+    """Validation images are the first part, and the blind model is made of the heads that never saw it."""
+    judge = frozen_start.Judge.judge
+
+    def prefer(self, name: str, logits: torch.Tensor, parts: dict[str, float]) -> frozen_start.Answer:
+        """Whatever was learnt, this answer of the view is the best, and patches help or do not."""
+        answer = judge(self, name, logits, parts)
+        if name.endswith("and patches"):
+            return answer._replace(losses=torch.full_like(answer.losses, -2.0 if reads else 0.0))
+        return answer._replace(losses=torch.full_like(answer.losses, -1.0 if name == best else 9.0))
+
+    monkeypatch.setattr(frozen_start.Judge, "judge", prefer)
+    start, data = start_on(photos, weights)
+    assert start.taken.name == (f"{best} and patches" if reads else best)
+    assert start.patches == {("glance", True): "detail", ("glance", False): None}.get((best, reads), "search")
+    assert start.blind.config.system == ("cnn" if start.patches is None else "patch_selection")
+    if start.patches is not None:  # the plain network has a view without padding, and so features of its own
+        said = start.taken.logits[: len(data["val"])]
+        assert_close(answers(start.blind, data["val"]), said, atol=2e-2, rtol=1e-2)  # cells are kept in half precision
+    assert not torch.equal(answers(start.seeing, data["val"]), answers(start.blind, data["val"]))
+
+
+def test_an_answer_is_as_sure_as_it_has_reason_to_be(photos):
+    """Logits that are right three times of four and sure of it: the least log-loss is at log-odds of log 3."""
+    records = load(photos, seed=0)
+    judge = frozen_start.Judge(records.split("val"), records.split("train"), seed=0)
+    right = torch.ones(len(judge.label))
+    right[::4] = -1
+    sure = 8.0 * right[:, None] * torch.nn.functional.one_hot(judge.label, 2)
+    answer = judge.judge("glance", sure, {"glance": 1.0})
+    assert answer.parts["glance"] == 2.0**-3  # log-odds of 1, the nearest to log 3 of its steps of √2
+    assert_close(answer.logits, sure / 8)
+    assert answer.accuracy == pytest.approx(0.75, abs=0.02)
+    doubled = judge.add(answer, answer._replace(name="search", parts={"search": 1.0}))
+    assert doubled.parts == {"glance": 2.0**-4, "search": 0.5}  # the same twice is no surer
+
+
+def test_the_same_seed_gives_the_same_model(photos, weights):
+    once, data = start_on(photos, weights)
+    again, _ = start_on(photos, weights)
+    assert torch.equal(answers(once.seeing, data["test"]), answers(again.seeing, data["test"]))
+
+
+def test_own_images_with_weights_begin_and_end_with_a_frozen_start(photos, weights, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert main(["train", str(photos), f"--weights={weights}", f"--out={run}", "--data.workers=0"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "validation images cannot tell what tuning gains" in shown
+    assert "Heads on the network held still" in shown
+    assert "kept: the frozen start, with heads that saw the validation images too" in shown
+    facts = json.loads((run / "run.json").read_text())
+    assert {answer["name"] for answer in facts["frozen"]["answers"]} >= {"glance", "search", "patches"}
+    assert (run / "report.html").is_file()
+    kept, seeing = load_model(run / "best"), load_model(run / "frozen" / "seeing")
+    for name, value in seeing.state_dict().items():
+        assert torch.equal(kept.state_dict()[name], value)
+
+
+def test_tuning_that_makes_nothing_better_leaves_the_frozen_start(photos, weights, tmp_path, capsys):
+    """At a learning rate of next to nothing no step beats it by a standard error."""
+    run = tmp_path / "run"
+    words = ["train", str(photos), f"--weights={weights}", f"--out={run}", "--data.workers=0", "--steps=2"]
+    assert main([*words, "--optimizer.lr=1e-9"]) == 0
+    assert "kept: the frozen start" in capsys.readouterr().out
+    assert load_model(run / "best").config == load_model(run / "frozen" / "seeing").config
