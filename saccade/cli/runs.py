@@ -45,7 +45,7 @@ def evaluate(args: Namespace) -> int:
     """Say how good the best model of a run is on a split."""
     from rich.console import Console
 
-    from saccade.report.fold_numbers import folds_table, spread_table, sum_up
+    from saccade.report.fold_numbers import folds_tables, spread_table, sum_up
     from saccade.report.numbers import numbers_table
     from saccade.runs import FoldFolder
     from saccade.training.fold_runs import join_again
@@ -63,7 +63,7 @@ def evaluate(args: Namespace) -> int:
         console.print(spread_table(summaries))
         return 0
     join_again(folds)
-    console.print(folds_table(sum_up(folds)))
+    console.print(folds_tables(sum_up(folds)))
     return 0
 
 

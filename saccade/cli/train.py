@@ -156,7 +156,7 @@ def train(words: Sequence[str]) -> int:
 def _train_folds(typed: Typed, console: "Console") -> int:
     """One run for each fold; 1 if one failed."""
     from saccade.report import write_report
-    from saccade.report.fold_numbers import folds_table, sum_up
+    from saccade.report.fold_numbers import folds_tables, sum_up
     from saccade.runs import FoldFolder
     from saccade.training.fold_runs import train_folds
 
@@ -164,7 +164,7 @@ def _train_folds(typed: Typed, console: "Console") -> int:
     minutes = None if find_recipe(typed.source) else typed.minutes
     if train_folds(typed.source, typed.out, typed.flags, minutes=minutes, say=say):
         return 1
-    console.print(folds_table(sum_up(FoldFolder(typed.out))))
+    console.print(folds_tables(sum_up(FoldFolder(typed.out))))
     say(f"report: {write_report(typed.out).absolute().as_uri()}")
     return 0
 

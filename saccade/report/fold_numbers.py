@@ -15,6 +15,7 @@ from saccade.runs.prediction_tables import PredictionTable
 from saccade.runs.run_contents import MEAN_OVER_CLASSES
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
 
@@ -105,20 +106,22 @@ def _values(table: PredictionTable, positive: str | None) -> dict[str, float]:
     return {number.name: number.estimate.value for number in headline(table, positive)}
 
 
-def folds_table(summary: FoldSummary) -> "Table":
-    """The numbers for a terminal; the second part is without pictures that lie in several folds."""
+def folds_tables(summary: FoldSummary) -> "Group":
+    """The numbers for a terminal; once more without pictures that lie in several folds, if there are any."""
+    from rich.console import Group
+
+    tables = [_table(summary.everything)]
+    if summary.without_repeated is None:
+        return Group(*tables)
+    return Group(*tables, "\nwithout pictures that lie in several folds:", _table(summary.without_repeated))
+
+
+def _table(numbers: FoldNumbers) -> "Table":
     from rich.table import Table
 
-    table = Table(*summary.everything.columns, box=None, pad_edge=False)
-    for row in summary.everything.rows():
+    table = Table(*numbers.columns, box=None, pad_edge=False)
+    for row in numbers.rows():
         table.add_row(*row)
-    if summary.without_repeated is not None:
-        rest = summary.without_repeated
-        title = "without pictures that lie in several folds"
-        table.add_row()
-        table.add_row(title, *rest.columns[1:])
-        for row in rest.rows():
-            table.add_row(*row)
     return table
 
 
