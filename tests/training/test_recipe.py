@@ -23,7 +23,7 @@ def changed(key: str, value: Any, tree: Any = None) -> Any:
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
-        ("steps", 0, "at least 1"),
+        ("steps", -1, "0 or more"),
         ("batch", 0, "at least 1"),
         ("devices", 0, "at least 1"),
         ("nodes", -1, "at least 1"),
@@ -143,3 +143,11 @@ def test_checking_does_not_wait_for_torch():
         "Recipe().check_together(); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_no_steps_need_a_frozen_start():
+    with pytest.raises(ValueError, match=r"steps is 0: expected at least 1, or training\.frozen"):
+        Recipe(steps=0).check_together()
+    Recipe(steps=0, training=Training(name="tuned", frozen=True)).check_together()
+    with pytest.raises(ValueError, match=r"final is true and training\.frozen too"):
+        Recipe(final=True, training=Training(name="tuned", frozen=True)).check_together()

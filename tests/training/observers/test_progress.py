@@ -177,7 +177,7 @@ def test_evaluation_alone_has_a_bar_too(spots):
     recipe = tiny_recipe(spots)
     learner, data = make_parts(recipe)
     for console, expected in ((terminal(), r"testing ━+ 2/2"), (plain(), r"testing: 2 batches")):
-        run_through(make_fabric(recipe), learner.model, data["test"], recipe, showing=Progress(console).testing)
+        run_through(make_fabric(recipe), learner.model, data["test"], recipe, showing=Progress(console).going_through)
         assert re.match(expected, words_of(console).strip().splitlines()[-1])
 
 
