@@ -8,8 +8,8 @@
 
 Nothing has to be found before something can be read, so it starts every time. Each answer is learnt alone, and judged
 by the log-loss on images that its head never saw (`heads`): a network that may learn knows its images by heart, and
-then any patch explains the label. An answer is added where that makes the log-loss smaller. If the glance is best
-alone, a plain network on the view is the better model.
+then any patch explains the label. An answer is added where that makes the log-loss smaller. Beside the glance alone,
+patches must gain more than a standard error: otherwise a plain network on the view is the better model.
 
 The validation images are one of the parts on which heads are judged. So there are two models: one that never saw them,
 from which training goes on and which it must beat, and one that saw everything.
@@ -175,7 +175,10 @@ def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, 
     by_patches = judge_bags("patches", read, patches)
     together = judge.add(view, by_patches)
     answers = (by_glance, by_search, both, by_patches, together)
-    taken = min(view, together, key=lambda answer: answer.loss)
+    gain = view.losses - together.losses
+    # Where a plain network would do, patches must be worth their cost: more than chance.
+    needed = gain.std() / len(gain) ** 0.5 if view is by_glance else 0.0
+    taken = together if gain.mean() > needed else view
     if taken is by_glance:
         return FrozenStart(answers, taken, None, *_fit_plain(config, judge, batches("views")))
     fitted = (
