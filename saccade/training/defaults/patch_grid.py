@@ -167,7 +167,9 @@ def _scale_and_pool(known: Known) -> tuple[float, int]:
 
 
 def _fits(known: Known, scale: float, pool: int) -> bool:
-    close = pool / scale <= min(known.patch) / 2
+    # A view has whole pixels, so that candidates may lie a pixel further apart: of tiny patches that is a tenth.
+    apart = [math.ceil(pool * side / max(int(side * scale), 1)) for size in known.images.ordinary for side in size]
+    close = pool / scale <= min(known.patch) / 2 and max(apart) <= 1.1 * min(known.patch) / 2
     return close and _fewest_candidates(known, scale, pool) >= CANDIDATES_PER_PATCH * known.k
 
 
