@@ -25,7 +25,7 @@ def find_images(sources: Iterable[str]) -> Iterator[str]:
     for source in sources:
         if os.path.isdir(source):
             yield from _walk(source)
-        elif os.path.isfile(source):
+        elif os.path.exists(source):  # what is no ordinary file is refused where it is read
             yield from _read_list(source) if is_list(source) else (source,)
         else:
             yield from _match(source)
@@ -56,7 +56,7 @@ def _match(pattern: str) -> Iterator[str]:
             f"{pattern}: no such file or folder; give images, a folder of them, a pattern such as 'photos/*.jpg', or a "
             f"{LIST_SUFFIX} file that lists them"
         )
-    yield from sorted(path for path in _expand(pattern) if os.path.isfile(path))
+    yield from sorted(path for path in _expand(pattern) if not os.path.isdir(path))
 
 
 def _expand(pattern: str) -> set[str]:

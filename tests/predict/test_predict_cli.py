@@ -313,7 +313,7 @@ def child_processes() -> set[str]:
 @pytest.mark.skipif(not SUPPORTED, reason="files are read by a guard, where there is one")
 def test_the_process_that_reads_ends_with_the_command(run, photos):
     before = child_processes()
-    assert predict(run, "photos") == 0
+    assert predict(run, "photos", "--out", "out.jsonl") == 0
     assert child_processes() <= before
 
 

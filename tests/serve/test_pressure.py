@@ -41,9 +41,16 @@ def post(client: httpx.AsyncClient) -> Awaitable[httpx.Response]:
     return client.post("/api/predict", files={"file": ("a.png", as_png(scene()))})
 
 
-async def get_stuck(client: httpx.AsyncClient, waiting: WaitingPredictor) -> None:
-    """The worker waits in the model; on a busy machine an image may be late before it gets there."""
+async def get_stuck(client: httpx.AsyncClient, service: Service, waiting: WaitingPredictor) -> None:
+    """The worker waits in the model, beyond a deadline that is as short as the machine can keep it until then."""
+    waiting.go.set()
+    assert (await post(client)).status_code == 200  # what reads files has started
+    waiting.go.clear()
+    waiting.begun.clear()
+    timeout_s = 0.3
     while not waiting.begun.is_set():
+        timeout_s *= 2
+        service.limits = service.limits._replace(timeout_s=timeout_s)
         assert (await post(client)).status_code in (503, 504)
 
 
@@ -166,34 +173,37 @@ def test_requests_beyond_the_queue_are_refused(waiting):
 
 def test_late_answers_are_thrown_away_and_their_place_stays_taken(waiting):
     async def story(client: httpx.AsyncClient, service: Service) -> None:
-        await get_stuck(client, waiting)
+        await get_stuck(client, service, waiting)
         assert service.queue.taken == 1  # a thread cannot be stopped
         assert (await post(client)).status_code == 503
-        assert not list(service.store.new_path().parent.iterdir())
+        files = list(service.store.new_path().parent.iterdir())
+        assert len(files) == 1  # of the image before, which can be zoomed into
         waiting.go.set()
         while service.queue.taken:
             await asyncio.sleep(0.01)
-        assert not service.store._kept
-        service.limits = Limits(timeout_s=60)
+        assert len(service.store._kept) == 1
+        service.limits = Limits(timeout_s=120)
         assert (await post(client)).status_code == 200
 
-    with_client(waiting, Limits(queue=0, timeout_s=1.0), story)
+    with_client(waiting, Limits(queue=0, timeout_s=120), story)
 
 
 def test_health_tells_a_stuck_worker(waiting, monkeypatch):
     monkeypatch.setattr("saccade.serve.service.STUCK_S", 0.1)
     monkeypatch.setattr("saccade.serve.service.CLOSE_S", 0.1)
+    workers = []
 
     async def story(client: httpx.AsyncClient, service: Service) -> None:
-        await get_stuck(client, waiting)
-        await asyncio.sleep(0.2)
+        workers.append(service.queue._worker)
+        await get_stuck(client, service, waiting)
+        while (await client.get("/api/health")).status_code == 200:
+            await asyncio.sleep(0.05)
         for answer in (await client.get("/api/health"), await post(client)):
             assert answer.status_code == 503
             assert "the worker is stuck, restart the server" in answer.json()["detail"]
 
-    begin = time.monotonic()
-    with_client(waiting, Limits(timeout_s=0.5), story)
-    assert time.monotonic() - begin < 50  # nor does it keep the server from ending
+    with_client(waiting, Limits(timeout_s=120), story)
+    assert workers[0].is_alive()  # nor did the end of the server wait for it
     waiting.go.set()
 
 
