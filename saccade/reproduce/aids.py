@@ -26,7 +26,7 @@ def name_aids(recipe: Recipe) -> tuple[str, ...]:
 
     >>> from saccade.training.recipe import load_recipe
     >>> name_aids(load_recipe("billiard_small/ats"))
-    ('label-free steps', 'guided start', 'classes dealt evenly', 'slow scorer')
+    ('label-free steps', 'guided start', 'mixture loss', 'classes dealt evenly', 'slow scorer')
     >>> name_aids(load_recipe("traffic/perturbed"))
     ()
     """
