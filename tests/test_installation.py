@@ -22,8 +22,8 @@ from PIL import Image
 from saccade import ModelConfig, PatchSelectionModel, perturbed_topk
 
 config = ModelConfig(
-    num_classes=2, image_size=(96, 128), view={"scale": 0.25}, extraction={"patch": 32}, selection={"name": "perturbed", "k": 2},
-    features={"name": "thin"},
+    num_classes=2, image_size=(96, 128), view={"scale": 0.25}, extraction={"patch": 32}, features={"name": "thin"},
+    selection={"name": "perturbed", "k": 2},
 )
 PatchSelectionModel.from_config(config).save_pretrained("model")
 Image.new("RGB", (128, 96), "white").save("white.png")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import yaml
 from audit import CONSTRAINTS, audit
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
@@ -59,6 +60,9 @@ def test_there_is_one_version(wheel):
     assert wheel.metadata["Version"] == saccade.__version__
     heading = rf"^## {re.escape(saccade.__version__)} \(\d{{4}}-\d\d-\d\d\)$"
     assert re.search(heading, (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == saccade.__version__
+    assert f"## {citation['version']} ({citation['date-released']})" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_the_extras_are_those_that_errors_ask_for(wheel):
