@@ -24,9 +24,9 @@ def test_it_tells_what_is_there_and_that_devices_agree(capsys, monkeypatch):
     assert main(["doctor"]) == 0
     told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert told["saccade"].startswith(saccade.__version__)
-    assert told["torch"] == torch.__version__
+    assert torch.__version__.startswith(told["torch"])
     assert told["[slides]"] == "no_such_module missing: pip install 'saccade[slides]'"
-    assert "of cpu     the processor's answers: logits differ by 0.0e+00" in told["answers"]
+    assert told["answers"].endswith("  the processor's answers: logits differ by 0.0e+00")
 
 
 @pytest.mark.usefixtures("second_processor")
