@@ -13,6 +13,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from saccade.cli.command import Command, Group, WordCommand
 from saccade.cli.data import DATA
+from saccade.cli.doctor import DOCTOR
 from saccade.cli.export import EXPORT
 from saccade.cli.predict import PREDICT
 from saccade.cli.reproduce import REPRODUCE
@@ -31,6 +32,7 @@ COMMANDS: dict[str, Command | WordCommand | Group] = {
     "export": EXPORT,
     "reproduce": REPRODUCE,
     "serve": SERVE,
+    "doctor": DOCTOR,
 }
 
 

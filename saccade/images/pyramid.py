@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-import openslide
 import tifffile
 from PIL import Image
 
-from saccade.images.bad_image import require_file
-from saccade.images.image_formats import is_tiff
+from saccade.extras import how_to_install, is_installed
+from saccade.images.bad_image import BadImage, Fault, require_file
+from saccade.images.image_formats import SLIDE_SUFFIXES, is_tiff
 from saccade.images.tiff import find_levels, open_tiff
 
 # Decoded tiles that are kept: candidates overlap, and those of two rows of tiles across 40,000 px find them here.
@@ -51,6 +51,8 @@ class OpenSlidePyramid:
     """Levels as OpenSlide sees them; what was never scanned is transparent there and white here."""
 
     def __init__(self, path: Path):
+        import openslide  # an extra
+
         self._slide = openslide.OpenSlide(path)
         # Height and width of each level, the full image first.
         self.sizes = tuple((height, width) for width, height in self._slide.level_dimensions)
@@ -176,19 +178,25 @@ def open_pyramid(path: Path, *, single_file: bool = False) -> OpenSlidePyramid |
     # Asked about anything but a TIFF, OpenSlide looks for the other files of a slide.
     if single_file and not (is_tiff(path) and path.suffix.lower() != ".mrxs"):
         raise NotASlideError(f"{path} is no slide that is one TIFF file: open it as an ordinary file")
-    vendor = openslide.OpenSlide.detect_format(path)
     opened, reasons = [], []
-    for reader in _readers(vendor, single_file=single_file):
+    for reader in _readers(path, single_file=single_file):
         try:
             opened.append(reader(path))
         except Exception as error:  # a damaged file can raise anything here
             reasons.append(f"{reader.__name__}: {error}")
+    if not opened and path.suffix.lower() in SLIDE_SUFFIXES and not is_installed("slides"):
+        raise BadImage(path, f"slides of scanners need OpenSlide: {how_to_install('slides')}", Fault.UNKNOWN)
     if not opened:
         raise NotASlideError(f"{path} cannot be read by tiles ({'; '.join(reasons)}): open it as an ordinary file")
     return max(opened, key=lambda pyramid: len(pyramid.sizes))
 
 
-def _readers(vendor: str | None, *, single_file: bool) -> tuple[type[OpenSlidePyramid] | type[TiffPyramid], ...]:
+def _readers(path: Path, *, single_file: bool) -> tuple[type[OpenSlidePyramid] | type[TiffPyramid], ...]:
+    if not is_installed("slides"):
+        return (TiffPyramid,)
+    import openslide
+
+    vendor = openslide.OpenSlide.detect_format(path)
     if single_file and vendor not in SINGLE_FILE:
         return (TiffPyramid,)
     return (TiffPyramid, OpenSlidePyramid) if vendor in (None, "generic-tiff") else (OpenSlidePyramid, TiffPyramid)
