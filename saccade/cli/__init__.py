@@ -14,7 +14,7 @@ from jsonargparse import ArgumentParser, Namespace
 from saccade.cli.command import Command, Group, WordCommand
 from saccade.cli.data import DATA
 from saccade.cli.export import EXPORT
-from saccade.cli.predict import PREDICT
+from saccade.cli.predict import MERGE, PREDICT
 from saccade.cli.reproduce import REPRODUCE
 from saccade.cli.runs import EVALUATE, RECIPES, REPORT
 from saccade.cli.serve import SERVE
@@ -27,6 +27,7 @@ COMMANDS: dict[str, Command | WordCommand | Group] = {
     "train": TRAIN,
     "evaluate": EVALUATE,
     "predict": PREDICT,
+    "merge": MERGE,
     "report": REPORT,
     "export": EXPORT,
     "reproduce": REPRODUCE,
