@@ -26,9 +26,16 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "One line per image: label, probabilities, boxes in pixels of the file with their scores, size, milliseconds; "
         "or the error, and exit code 1 at the end."
     )
-    parser.add_argument("run", type=Path, help="a run folder, one of folds too, or a folder written by save_pretrained")
     parser.add_argument(
-        "images", type=str, nargs="+", help="images, folders, patterns ('photos/*.jpg'), .txt files that list images"
+        "run",
+        type=str,
+        help="a run folder, one of folds too, or a folder written by save_pretrained; or the URL of one",
+    )
+    parser.add_argument(
+        "images",
+        type=str,
+        nargs="+",
+        help="images, folders, patterns ('photos/*.jpg'), .txt files that list images; or URLs",
     )
     parser.add_argument("--fold", type=str, help="of a run in folds, ask one model (default: the mean of all)")
     parser.add_argument("--out", type=Path, help="a .jsonl or .csv file (default: JSON lines on standard output)")
