@@ -45,7 +45,7 @@ class _Handler(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args) -> None:
         pass
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         path = Path(self.translate_path(self.path))
         self.server.asked.append(self.path)
         trouble = self.server.trouble.pop(0) if self.server.trouble else ""

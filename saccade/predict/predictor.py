@@ -29,10 +29,10 @@ from saccade.images import Guard, Sources
 from saccade.inference import for_inference
 from saccade.looking import Look, look_at, make_picture
 from saccade.output import Output
+from saccade.places import is_url
 from saccade.predict.outcomes import Failure, Prediction
 from saccade.predict.reading import AnyImage, Reader, ReadImage
 from saccade.predict.stream import answer_in_order, read_ahead
-from saccade.places import is_url
 from saccade.runs import FoldFolder, fetch_model, find_model_folder
 from saccade.system import System
 

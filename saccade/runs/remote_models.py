@@ -1,4 +1,4 @@
-"""Models behind URLs: of a run folder, of one of folds, or of a folder that `save_pretrained` wrote, what a model needs.
+"""Models behind URLs: a run folder, one of folds, or what `save_pretrained` wrote; what a model needs is fetched.
 
 Files are asked for by name, since a web server need not list them; what a run keeps beside its models is not fetched.
 """
