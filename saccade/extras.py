@@ -9,6 +9,7 @@ EXTRAS = {
     "serve": ("fastapi", "uvicorn", "python_multipart"),
     "export": ("onnx", "onnxscript", "onnxruntime"),
     "slides": ("openslide",),
+    "remote": ("s3fs", "aiohttp"),
 }
 
 

@@ -23,6 +23,7 @@ from saccade.extras import how_to_install, is_installed
 from saccade.images.bad_image import BadImage, Fault, require_file
 from saccade.images.image_formats import SLIDE_SUFFIXES, is_tiff
 from saccade.images.tiff import find_levels, open_tiff
+from saccade.places import Ranged, UnreachableError
 
 # Decoded tiles that are kept: candidates overlap, and those of two rows of tiles across 40,000 px find them here.
 KEPT_BYTES = 2**27
@@ -76,7 +77,7 @@ class OpenSlidePyramid:
 class TiffPyramid:
     """The levels of a TIFF's first image through tifffile, tile by tile (or strip by strip)."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path | Ranged):
         with open_tiff(path) as tiff:
             self._pages = find_levels(tiff)
             for page in self._pages:
@@ -130,7 +131,7 @@ def _refuse_absurd(sizes: Sequence[tuple[int, int]]) -> None:
         raise NotASlideError(f"its levels have {sizes} px: a side may have 1 to {MAX_SIDE_PX}")
 
 
-def _decode_tile(path: Path, pages: Sequence[tifffile.TiffPage], level: int, index: int) -> np.ndarray:
+def _decode_tile(path: Path | Ranged, pages: Sequence[tifffile.TiffPage], level: int, index: int) -> np.ndarray:
     """Tile `index` of a level as bytes (height, width, 1 or 3), border tiles with their padding."""
     page = pages[level]
     # Opened anew, so that threads and forked workers share no position in the file.
@@ -169,12 +170,19 @@ class Pyramid(Protocol):
         ...
 
 
-def open_pyramid(path: Path, *, single_file: bool = False) -> OpenSlidePyramid | TiffPyramid:
+def open_pyramid(path: Path | Ranged, *, single_file: bool = False) -> OpenSlidePyramid | TiffPyramid:
     """The reader that sees the most levels, or a NotASlideError with what each of them said.
 
     single_file: open no file but this one, whatever it says. Formats that need others are refused.
     """
     require_file(path)
+    if isinstance(path, Ranged):  # which OpenSlide cannot read; nothing but this file is opened
+        try:
+            return TiffPyramid(path)
+        except UnreachableError:
+            raise
+        except Exception as error:
+            raise NotASlideError(f"{path} cannot be read by tiles ({error}): open it as an ordinary file") from error
     # Asked about anything but a TIFF, OpenSlide looks for the other files of a slide.
     if single_file and not (is_tiff(path) and path.suffix.lower() != ".mrxs"):
         raise NotASlideError(f"{path} is no slide that is one TIFF file: open it as an ordinary file")

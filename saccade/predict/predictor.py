@@ -29,10 +29,11 @@ from saccade.images import Guard, Sources
 from saccade.inference import for_inference
 from saccade.looking import Look, look_at, make_picture
 from saccade.output import Output
+from saccade.places import is_url
 from saccade.predict.outcomes import Failure, Prediction
 from saccade.predict.reading import AnyImage, Reader, ReadImage
 from saccade.predict.stream import answer_in_order, read_ahead
-from saccade.runs import FoldFolder, find_model_folder
+from saccade.runs import FoldFolder, fetch_model, find_model_folder
 from saccade.system import System
 
 
@@ -139,6 +140,7 @@ class Predictor:
 
 
 def _find_models(path: str | Path, fold: str | None) -> list[Path]:
+    path = fetch_model(path) if isinstance(path, str) and is_url(path) else path
     folds = FoldFolder(path)
     if folds.is_folds:
         return [find_model_folder(folder) for folder in folds.models(fold)]
