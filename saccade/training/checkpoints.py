@@ -22,7 +22,7 @@ log = logging.getLogger("saccade")
 
 KEPT = 2
 DIGEST = sha256().digest_size
-SMALLER_IS_BETTER = {"loss"}
+SMALLER_IS_BETTER = {"loss", "mean_absolute_error"}
 
 
 @runtime_checkable

@@ -174,7 +174,9 @@ def make_predictions(label, said):
     centers = torch.rand(n, 3, 2, generator=torch.Generator().manual_seed(0))
     logits = 3.0 * torch.nn.functional.one_hot(said, 4).float()
     unknown = torch.full((n,), math.nan)
-    return Predictions(torch.arange(n), label, logits, unknown, unknown, unknown, torch.full((n,), 0.5), centers)
+    return Predictions(
+        torch.arange(n), label, logits, unknown, unknown, unknown, torch.full((n,), 0.5), centers, torch.zeros(n, 0)
+    )
 
 
 def make_watch(folder, selection="perturbed", training=None, *, writes=True, step=0):
