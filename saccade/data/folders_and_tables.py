@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from saccade.data.label_columns import LabelColumns, check_kinds, find_label_columns, interpret
+from saccade.data.label_columns import LabelColumns, find_label_columns, interpret, name_kinds
 from saccade.data.records import SPLIT_NAMES, UNSPLIT, Box, DataError, Record, Records
 from saccade.images.image_formats import IMAGE_SUFFIXES
 from saccade.tasks.labels import in_order
@@ -65,7 +65,7 @@ def _records(
 ) -> Records:
     """With one's own labels, one that is in val or test and not in train is more likely misspelt than meant."""
     task, classes, questions, told = interpret(records, places, labels, columns)
-    check_kinds(records, places, classes)
+    records = [name_kinds(record, place, classes) for record, place in zip(records, places, strict=True)]
     named = (r._replace(label=in_order(task, r.label, classes, questions)) for r in records)
     found = Records(root, classes, tuple(named), (*notes, *told), task, questions)
     seen = {name for record in records if record.split in ("train", UNSPLIT) for name in found.names(record)}

@@ -142,11 +142,15 @@ def _check_flags(columns: LabelColumns, wanted: TaskName | None) -> None:
         raise DataError(f"columns of 0 and 1 ({names}) are several labels: --task {wanted} needs a column 'label'")
 
 
-def check_kinds(records: Sequence[Record], places: Sequence[str], classes: Sequence[str]) -> None:
-    """Refuse boxes that show what no label is called."""
-    known = set(classes)
-    for record, place in zip(records, places, strict=True):
-        if unknown := [kind for kind in record.kinds if kind and kind not in known]:
+def name_kinds(record: Record, place: str, classes: Sequence[str]) -> Record:
+    """The record with what its boxes show as one of `classes`; of several questions the answer's name is enough."""
+    named = []
+    for kind in record.kinds:
+        found = [name for name in classes if kind and (name == kind or name.endswith(f": {kind}"))]
+        if kind and len(found) != 1:
+            what = "answers several questions, so say which, as 'QUESTION: NAME'" if found else "is no label"
             raise DataError(
-                f"{place}: a box shows {unknown[0]!r}, which is no label; labels are {', '.join(classes) or 'numbers'}"
+                f"{place}: a box shows {kind!r}, which {what}; labels are {', '.join(classes) or 'numbers'}"
             )
+        named.append(found[0] if kind else "")
+    return record._replace(kinds=tuple(named))

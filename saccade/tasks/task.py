@@ -189,7 +189,7 @@ def describe_task(task: str, labels: Sequence[str], questions: Sequence[Question
         answers = zip(*(split_answers(label, len(questions)) for label in labels), strict=True)
         columns = list(answers) or [()] * len(questions)
         each = [
-            {"name": question.name, "task": describe_task(question.task, column), "classes": question.classes}
+            {"name": question.name, "task": describe_task(question.task, column), "classes": [*question.classes]}
             for question, column in zip(questions, columns, strict=True)
         ]
         return {"name": task, "questions": each}

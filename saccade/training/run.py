@@ -24,6 +24,7 @@ from saccade.files import naming_what_is_full, shown
 from saccade.options import read_options
 from saccade.runs import RunFolder
 from saccade.system import System
+from saccade.tasks.labels import questions_of
 from saccade.tasks.task import describe_task
 from saccade.training.batches import open_records, open_split, with_validation
 from saccade.training.devices import make_fabric, share_norms
@@ -248,7 +249,7 @@ def _with_classes(records: Records, model: System) -> Records:
         raise DataError(
             f"{records.root}: the model has no class {', '.join(map(repr, unknown))}; it knows {', '.join(classes)}"
         )
-    return records._replace(classes=classes)
+    return records._replace(classes=classes, questions=questions_of(model.config.task))
 
 
 def _evaluate(
