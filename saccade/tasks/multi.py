@@ -29,6 +29,7 @@ class Multi(Task):
     classes: tuple[str, ...]
     name: ClassVar = "multi"
     best_by: ClassVar = "auroc"
+    has_areas: ClassVar = True
     names_several: ClassVar = True
 
     def target(self, label: str) -> tuple[float, ...]:

@@ -26,6 +26,7 @@ class Single(Task):
     classes: tuple[str, ...]
     name: ClassVar = "single"
     best_by: ClassVar = "accuracy"
+    has_areas: ClassVar = True
     counts_alike: ClassVar = True
 
     def target(self, label: str) -> int:

@@ -62,6 +62,7 @@ class Task(Protocol):
     """What labels mean.
 
     name:    of the task, as in a model's config.
+    has_areas: whether its numbers have average precision and AUROC, of a positive class or in the mean.
     names_several: whether several names may be said of an image, so that it matters which box speaks for which.
     counts_alike: whether rare answers count like frequent ones in a frozen start.
     best_by: the validation number by which the best model is kept, if nobody says otherwise.
@@ -72,6 +73,7 @@ class Task(Protocol):
     best_by: ClassVar[str]
     counts_alike: ClassVar[bool] = False
     names_several: ClassVar[bool] = False
+    has_areas: ClassVar[bool] = False
     classes: tuple[str, ...]
 
     @property

@@ -70,7 +70,7 @@ def save_evaluation(
         "split": name,
         "task": model.config.task,
         "images": len(dataset),
-        "positive": evaluated.positive or MEAN_OVER_CLASSES,
+        **({"positive": evaluated.positive or MEAN_OVER_CLASSES} if model.task.has_areas else {}),
         **evaluated.measures,
         "milliseconds_per_image": (milliseconds := statistics.median(evaluated.milliseconds or [math.nan])),
         "images_per_second": 1000 / milliseconds,
