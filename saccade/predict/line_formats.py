@@ -8,7 +8,8 @@ image,label,confidence,p:50,p:70,boxes,scores,height,width,milliseconds,error
 a.jpg,70,0.98,0.02,0.98,364 100 428 164,0.99,336,448,11.2,
 
 Where a model names several labels, JSON has all that are said as `labels`, and boxes those they speak for; in CSV a box
-has them as its fifth word, parted by commas. A number is told as `value` too.
+has them as its fifth word, parted by commas. A number is told as `value` too, and what is said to each of several
+questions as `answers`.
 """
 
 import csv
@@ -41,13 +42,15 @@ def as_tree(outcome: Prediction | Failure) -> dict[str, Any]:
     """
     if isinstance(outcome, Failure):
         return {"error": outcome.error}
-    several = {"labels": list(outcome.labels)} if outcome.speaks_for or len(outcome.labels) != 1 else {}
+    several = {} if outcome.labels is None else {"labels": list(outcome.labels)}
+    answers = {name: said.text if said.value is None else _short(said.value) for name, said in outcome.answers.items()}
     number = {} if outcome.value is None else {"value": _short(outcome.value)}
     return {
         "label": outcome.label,
         **(number or several),
+        **({"answers": answers} if answers else {}),
         "probabilities": {name: _short(share) for name, share in outcome.probabilities.items()},
-        "boxes": [_box_tree(box, told=bool(outcome.speaks_for)) for box in outcome.boxes],
+        "boxes": [_box_tree(box, told=outcome.labels is not None) for box in outcome.boxes],
         "size": list(outcome.size),
         "milliseconds": round(outcome.milliseconds, 1),
     }

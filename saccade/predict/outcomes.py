@@ -1,9 +1,11 @@
 """What comes of an image: a `Prediction`, or a `Failure` that says why not."""
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from saccade.looking import Look
+from saccade.tasks.task import Said
 
 
 class Box(NamedTuple):
@@ -29,8 +31,9 @@ class Prediction(NamedTuple):
     look:          where it looked; its crops and picture are empty unless they were asked for.
     milliseconds:  reading and answering; images answered together share the time of the model.
     confidence:    the probability of the answer, of several labels that of the least sure one; NaN for a number.
-    labels:        all names that are said: one class, or any number of labels.
+    labels:        all that are said, where there may be several; None where one class or a number is said.
     value:         the number that is said, where it is one.
+    answers:       to each of several questions, what is said; else empty.
     speaks_for:    of each box, for which of several labels it speaks (`saccade.looking.speakers`); else empty.
     """
 
@@ -39,8 +42,9 @@ class Prediction(NamedTuple):
     look: Look
     milliseconds: float
     confidence: float = math.nan
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None
     value: float | None = None
+    answers: Mapping[str, Said] = {}
     speaks_for: tuple[tuple[str, ...], ...] = ()
 
     @property

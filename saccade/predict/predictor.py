@@ -130,8 +130,9 @@ class Predictor:
                     _with_picture(look, image) if picture else look,
                     image.milliseconds + shared,
                     said.confidence,
-                    said.names,
+                    said.names if self.task.names_several else None,
                     said.value,
+                    said.answers or {},
                     who_speaks(look, self.task, said.names),
                 )
             )

@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.stats import bootstrap
 
 from saccade.report import intervals
 from saccade.report.intervals import Estimate
 from saccade.runs.prediction_tables import PredictionTable
 from saccade.tasks.labels import label_names, split_answers
 
-KAPPA_DRAWS = 500
+FEWEST = 3  # images, for an interval
 
 
 class Number(NamedTuple):
@@ -131,10 +130,10 @@ def f1(there: Bool[np.ndarray, "n L"], said: Bool[np.ndarray, "n L"]) -> Float[n
 def _ordinal(table: PredictionTable, positive: str | None) -> list[Number]:
     place = {name: number for number, name in enumerate(table.classes)}
     there, said = (
-        np.array([place[text] for text in texts])
+        np.array([float(place[text]) for text in texts])
         for texts in ([row.label for row in table.rows], [row.predicted for row in table.rows])
     )
-    kappa = _bootstrap(quadratic_kappa, there, said, KAPPA_DRAWS)
+    kappa = _bootstrap(quadratic_kappa, there, said)
     return [
         Number("kappa", kappa, "agreement beyond chance, with quadratic weights (Cohen)", plain=True),
         Number("accuracy", intervals.share(there == said), "of the answers are the very level"),
@@ -142,26 +141,28 @@ def _ordinal(table: PredictionTable, positive: str | None) -> list[Number]:
     ]
 
 
-def quadratic_kappa(there: np.ndarray, said: np.ndarray) -> float:
+def quadratic_kappa(there: Float[np.ndarray, "*draws n"], said: Float[np.ndarray, "*draws n"]) -> np.ndarray:
     """1 − Σ (i − j)² over the pairs there are, divided by that of independent pairs; NaN where that is none.
 
-    >>> quadratic_kappa(np.array([0, 1, 2]), np.array([0, 1, 2]))
-    1.0
+    >>> quadratic_kappa(np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0, 2.0]))
+    array(1.)
     """
-    by_chance = np.square(there[:, None] - said[None, :]).mean()
-    return float(1 - np.square(there - said).mean() / by_chance) if by_chance else np.nan
+    by_chance = there.var(axis=-1) + said.var(axis=-1) + np.square(there.mean(axis=-1) - said.mean(axis=-1))
+    return _one_minus(np.square(there - said).mean(axis=-1), by_chance)
+
+
+def _one_minus(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    return 1 - np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=whole > 0)
 
 
 def _regression(table: PredictionTable, positive: str | None) -> list[Number]:
     there, said = numbers(table)
     found = [
-        Number(
-            "mean absolute error", _bootstrap(_absolute_error, there, said, 1000), "in the unit of labels", plain=True
-        )
+        Number("mean absolute error", _bootstrap(_absolute_error, there, said), "in the unit of labels", plain=True)
     ]
     if there.std() > 0:
         meaning = "of the variance of labels is explained"
-        found.append(Number("R²", _bootstrap(r2, there, said, 1000), meaning, plain=True))
+        found.append(Number("R²", _bootstrap(r2, there, said), meaning, plain=True))
     return found
 
 
@@ -170,25 +171,24 @@ def numbers(table: PredictionTable) -> tuple[Float[np.ndarray, " n"], Float[np.n
     return np.array([float(row.label) for row in table.rows]), np.array([float(row.predicted) for row in table.rows])
 
 
-def _absolute_error(there: np.ndarray, said: np.ndarray) -> float:
-    return float(np.abs(there - said).mean())
+def _absolute_error(there: Float[np.ndarray, "*draws n"], said: Float[np.ndarray, "*draws n"]) -> np.ndarray:
+    return np.abs(there - said).mean(axis=-1)
 
 
-def r2(there: np.ndarray, said: np.ndarray) -> float:
+def r2(there: Float[np.ndarray, "*draws n"], said: Float[np.ndarray, "*draws n"]) -> np.ndarray:
     """1 − squared error divided by the variance; NaN where there is none."""
-    variance = np.square(there - there.mean()).mean()
-    return float(1 - np.square(there - said).mean() / variance) if variance else np.nan
+    return _one_minus(np.square(there - said).mean(axis=-1), there.var(axis=-1))
 
 
-def _bootstrap(
-    number: Callable[[np.ndarray, np.ndarray], float], there: np.ndarray, said: np.ndarray, draws: int
-) -> Estimate:
-    value = number(there, said)
-    if len(there) < 3 or np.isnan(value):
+def _bootstrap(number: Callable[..., np.ndarray], there: np.ndarray, said: np.ndarray) -> Estimate:
+    """Images drawn again, the middle 95% of what comes of it."""
+    value, count = float(number(there, said)), len(there)
+    if count < FEWEST or np.isnan(value):
         return Estimate(value)
-    found = bootstrap(
-        (there, said), number, paired=True, vectorized=False, n_resamples=draws, method="percentile", rng=0
-    ).bootstrap_distribution
+    drawn = np.random.default_rng(0).integers(count, size=(intervals.DRAWS, count))
+    found = number(there[drawn], said[drawn])
+    if np.isnan(found).all():
+        return Estimate(value)
     low, high = np.nanquantile(found, (0.025, 0.975))
     return Estimate(value, float(low), float(high))
 

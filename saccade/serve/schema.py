@@ -59,6 +59,7 @@ class PredictionBody(BaseModel):
     label: str
     labels: list[str] | None = Field(None, description="where it may be several: all that are said")
     value: float | None = Field(None, description="the number, where the answer is one")
+    answers: dict[str, str | float] | None = Field(None, description="to each of several questions")
     confidence: float | None = Field(description="the probability of the answer; null for a number")
     probabilities: dict[str, float]
     boxes: list[BoxBody]

@@ -4,19 +4,15 @@ The loss of an image is the sum over labels, −log p(all of its labels): a labe
 weights, does not depend on how many others there are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
-from torchmetrics.functional.classification import (
-    binary_calibration_error,
-    multilabel_auroc,
-    multilabel_average_precision,
-)
+from torchmetrics.functional.classification import binary_auroc, binary_average_precision, binary_calibration_error
 
 from saccade.tasks.labels import join_labels, split_labels
 from saccade.tasks.task import Said, Task, in_turn
@@ -37,7 +33,9 @@ class Multi(Task):
         names = set(split_labels(label))
         return tuple(float(name in names) for name in self.classes)
 
-    def losses(self, logits: Float[Tensor, "*shape L"], target: Float[Tensor, "*shape L"]) -> Float[Tensor, "*shape L"]:
+    def losses(
+        self, logits: Float[Tensor, "*#shape L"], target: Float[Tensor, "*#shape L"]
+    ) -> Float[Tensor, "*shape L"]:
         """Binary cross-entropy of each label."""
         logits, target = torch.broadcast_tensors(logits, target.to(logits))
         return F.binary_cross_entropy_with_logits(logits, target, reduction="none")
@@ -80,16 +78,12 @@ class Multi(Task):
         """
         truth, said, shares = (target > 0.5).long(), (logits > 0).long(), logits.double().sigmoid()
         both = ((truth.sum(dim=0) > 0) & (truth.sum(dim=0) < len(truth))).nonzero().flatten()
-        count = len(self.classes)
         hits, wrong = (truth & said).sum(dim=0), (truth ^ said).sum(dim=0)
         f1 = 2 * hits / (2 * hits + wrong).clamp(min=1)
         recall = hits / truth.sum(dim=0).clamp(min=1)
         refusal = ((1 - truth) & (1 - said)).sum(dim=0) / (1 - truth).sum(dim=0).clamp(min=1)
-        areas = {
-            "average_precision": multilabel_average_precision(shares, truth, count, average=None).reshape(count),
-            "auroc": multilabel_auroc(shares, truth, count, average=None).reshape(count),
-            "f1": f1,
-        }
+        areas = {"average_precision": binary_average_precision, "auroc": binary_auroc}
+        areas = {name: _by_label(area, shares, truth, both) for name, area in areas.items()} | {"f1": f1}
         told = both if positive is None else both[both == positive]
         return {
             "loss": self.loss(logits, target),
@@ -109,3 +103,13 @@ class Multi(Task):
     def logit_of(self, name: str) -> int:
         """The label's own."""
         return self.classes.index(name)
+
+
+def _by_label(
+    area: Callable[[Tensor, Tensor], Tensor], shares: Float[Tensor, "n L"], truth: Int[Tensor, "n L"], both: Tensor
+) -> Float[Tensor, " L"]:
+    """The area of each label that some images have and others have not; NaN of the others."""
+    found = torch.full((shares.shape[1],), torch.nan, dtype=shares.dtype)
+    for place in both.tolist():
+        found[place] = area(shares[:, place], truth[:, place])
+    return found

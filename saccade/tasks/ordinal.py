@@ -39,7 +39,7 @@ class Ordinal(Task):
         """The level's number."""
         return self.classes.index(label)
 
-    def losses(self, logits: Float[Tensor, "*shape J"], target: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape J"]:
+    def losses(self, logits: Float[Tensor, "*#shape J"], target: Int[Tensor, "*#shape"]) -> Float[Tensor, "*shape J"]:
         """Binary cross-entropy of each step."""
         above = self._above(target).to(logits)
         return F.binary_cross_entropy_with_logits(*torch.broadcast_tensors(logits, above), reduction="none")

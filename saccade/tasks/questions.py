@@ -52,7 +52,7 @@ class Questions(Task):
                 asked = asked[..., 0] if task.name == "regression" else asked[..., 0].long()
             yield question, task, mine, asked
 
-    def losses(self, logits: Float[Tensor, "*shape L"], target: Float[Tensor, "*shape T"]) -> Tensor:
+    def losses(self, logits: Float[Tensor, "*#shape L"], target: Float[Tensor, "*#shape T"]) -> Tensor:
         """Those of all questions."""
         return torch.cat([task.losses(mine, asked) for _, task, mine, asked in self.each(logits, target)], dim=-1)
 

@@ -36,7 +36,7 @@ class Regression(Task):
         """The number."""
         return float(label)
 
-    def losses(self, logits: Float[Tensor, "*shape 1"], target: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape 1"]:
+    def losses(self, logits: Float[Tensor, "*#shape 1"], target: Float[Tensor, "*#shape"]) -> Float[Tensor, "*shape 1"]:
         """Half of the squared error."""
         return (logits - self._standardize(target)[..., None].to(logits)).square() / 2
 

@@ -33,7 +33,7 @@ class Single(Task):
         """The class's number."""
         return self.classes.index(label)
 
-    def losses(self, logits: Float[Tensor, "*shape L"], target: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape 1"]:
+    def losses(self, logits: Float[Tensor, "*#shape L"], target: Int[Tensor, "*#shape"]) -> Float[Tensor, "*shape 1"]:
         """−log softmax(logits)[target]."""
         return -logits.log_softmax(dim=-1).take_along_dim(target[..., None], dim=-1)
 

@@ -85,7 +85,7 @@ class Task(Protocol):
         """What a label asks of a model."""
         ...
 
-    def losses(self, logits: Float[Tensor, "*shape L"], target: Tensor) -> Float[Tensor, "*shape parts"]:
+    def losses(self, logits: Float[Tensor, "*#shape L"], target: Tensor) -> Float[Tensor, "*shape parts"]:
         """−log p of each part of the answer."""
         ...
 

@@ -15,8 +15,8 @@ def table(tmp_path):
 
     def write(header, *rows):
         lines = [("image", *header), *((f"{number}.png", *row) for number, row in enumerate(rows))]
-        for name, *_ in lines[1:]:
-            Image.new("RGB", (8, 8)).save(tmp_path / name)
+        for number, (name, *_) in enumerate(lines[1:]):  # each another picture, for the same ones are never parted
+            Image.new("RGB", (8, 8), (number, 0, 0)).save(tmp_path / name)
         with (tmp_path / "labels.csv").open("w", newline="") as file:
             csv.writer(file).writerows(lines)
         return tmp_path / "labels.csv"

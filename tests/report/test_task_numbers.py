@@ -69,7 +69,7 @@ def test_levels_are_told_by_kappa():
 
 
 def test_kappa_of_independent_answers_is_zero_and_r2_of_the_mean_too():
-    every = np.array([(i, j) for i in range(4) for j in range(4)]).T
+    every = np.array([(i, j) for i in range(4) for j in range(4)], float).T
     assert quadratic_kappa(*every) == pytest.approx(0)
     there = np.array([1.0, 2.0, 6.0])
     assert r2(there, np.full(3, 3.0)) == pytest.approx(0)

@@ -66,7 +66,9 @@ function show(answer) {
   $("invitation").hidden = true;
   $("result").hidden = false;
   const ranked = Object.entries(answer.probabilities).sort((a, b) => b[1] - a[1]);
-  $("label").textContent = answer.labels ? answer.labels.join(", ") || "none of the labels" : answer.label;
+  const said = Object.entries(answer.answers ?? {}).map(([question, text]) => `${question}: ${text}`);
+  const labels = answer.labels?.join(", ") ?? answer.label;
+  $("label").textContent = said.join(" · ") || labels || "none of the labels";
   $("sure").textContent = answer.confidence === null ? "" : `${percent(answer.confidence)} sure`;
   $("probabilities").replaceChildren(...ranked.map((one) => bar(answer, one)));
   $("crops").replaceChildren(...answer.crops.map((address, i) => crop(answer, address, i)));
