@@ -19,6 +19,7 @@ from saccade.runs import RunFolder
 from saccade.runs.prediction_tables import PredictionRow, PredictionTable
 from saccade.runs.training_panels import Panel
 from saccade.system import System
+from saccade.tasks.task import Task
 
 EXAMPLES = 6  # right answers, and wrong ones
 GALLERY_CLASSES, GALLERY_IMAGES = 10, 40
@@ -101,7 +102,7 @@ def show_gallery(model: System, table: PredictionTable) -> Gallery | None:
     rows = {name: of_class(table, name, each) if table.classes else list(table.rows[:each]) for name in shown}
     seen = {name: [_see(model, row) for row in rows[name]] for name in shown}
     looks = {name: [e.look for e in found if isinstance(e, Examined)] for name, found in seen.items()}
-    patches = {name: [_best_crop(look, model.task.logit_of(name)) for look in found] for name, found in looks.items()}
+    patches = {name: [_best_crop(look, model.task, name) for look in found] for name, found in looks.items()}
     patches = {name: [crop for crop in crops if crop is not None] for name, crops in patches.items()}
     strips = {name: pixels(mosaic(crops), f"Patches of {name}") for name, crops in patches.items() if crops}
     if not any(looks.values()):
@@ -117,11 +118,12 @@ def show_gallery(model: System, table: PredictionTable) -> Gallery | None:
     return Gallery(f"{which}, in {each} images of each class.{more}", strips)
 
 
-def _best_crop(look: Look, logit: int | None) -> UInt8[np.ndarray, "P Q 3"] | None:
-    """The crop that adds most to a logit or, where that is not known, the first."""
+def _best_crop(look: Look, task: Task, name: str) -> UInt8[np.ndarray, "P Q 3"] | None:
+    """The crop that adds most to the logit of a label or, where that is not known, the first."""
     if not len(look.crops):
         return None
-    return look.crops[int(look.evidence[:, logit].argmax()) if look.evidence.size and logit is not None else 0]
+    logit = task.logit_of(name) if look.evidence.size and name in task.classes else None
+    return look.crops[0 if logit is None else int(look.evidence[:, logit].argmax())]
 
 
 def show_sharpening(folder: RunFolder) -> list[list[Moment]]:

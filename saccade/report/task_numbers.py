@@ -8,7 +8,7 @@ questions    those of each question
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -18,6 +18,7 @@ from saccade.report.intervals import Estimate
 from saccade.runs.prediction_tables import PredictionTable
 from saccade.tasks.labels import label_names, split_answers
 
+Values = np.ndarray | np.floating[Any]  # one, or one for each draw
 FEWEST = 3  # images, for an interval
 
 
@@ -141,7 +142,7 @@ def _ordinal(table: PredictionTable, positive: str | None) -> list[Number]:
     ]
 
 
-def quadratic_kappa(there: Float[np.ndarray, "*draws n"], said: Float[np.ndarray, "*draws n"]) -> np.ndarray:
+def quadratic_kappa(there: Float[np.ndarray, "*draws n"], said: Float[np.ndarray, "*draws n"]) -> Values:
     """1 − Σ (i − j)² over the pairs there are, divided by that of independent pairs; NaN where that is none.
 
     >>> quadratic_kappa(np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0, 2.0]))
@@ -151,7 +152,7 @@ def quadratic_kappa(there: Float[np.ndarray, "*draws n"], said: Float[np.ndarray
     return _one_minus(np.square(there - said).mean(axis=-1), by_chance)
 
 
-def _one_minus(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def _one_minus(part: Values, whole: Values) -> np.ndarray:
     return 1 - np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=whole > 0)
 
 
@@ -171,16 +172,16 @@ def numbers(table: PredictionTable) -> tuple[Float[np.ndarray, " n"], Float[np.n
     return np.array([float(row.label) for row in table.rows]), np.array([float(row.predicted) for row in table.rows])
 
 
-def _absolute_error(there: Float[np.ndarray, "*draws n"], said: Float[np.ndarray, "*draws n"]) -> np.ndarray:
+def _absolute_error(there: Float[np.ndarray, "*draws n"], said: Float[np.ndarray, "*draws n"]) -> Values:
     return np.abs(there - said).mean(axis=-1)
 
 
-def r2(there: Float[np.ndarray, "*draws n"], said: Float[np.ndarray, "*draws n"]) -> np.ndarray:
+def r2(there: Float[np.ndarray, "*draws n"], said: Float[np.ndarray, "*draws n"]) -> Values:
     """1 − squared error divided by the variance; NaN where there is none."""
     return _one_minus(np.square(there - said).mean(axis=-1), there.var(axis=-1))
 
 
-def _bootstrap(number: Callable[..., np.ndarray], there: np.ndarray, said: np.ndarray) -> Estimate:
+def _bootstrap(number: Callable[..., Values], there: np.ndarray, said: np.ndarray) -> Estimate:
     """Images drawn again, the middle 95% of what comes of it."""
     value, count = float(number(there, said)), len(there)
     if count < FEWEST or np.isnan(value):
