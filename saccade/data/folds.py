@@ -6,7 +6,7 @@ images of run i are fold i; its validation images are drawn from the others, as 
 
 from saccade.data.groups import count_units, deal
 from saccade.data.records import DataError, Records
-from saccade.tasks.labels import sort_labels
+from saccade.tasks.labels import DEALT_BY, sort_labels
 
 
 def fold_names(records: Records) -> tuple[str, ...]:
@@ -33,7 +33,8 @@ def with_folds(records: Records, count: int | None, *, seed: int) -> Records:
     names = records.strata(records.records)
     parts = deal(records.records, [1 / count] * count, names=names, seed=seed)
     drawn = (record._replace(fold=str(part)) for record, part in zip(records.records, parts, strict=True))
-    note = f"drew {count} folds from all {len(parts)} images, whatever their splits, by group and class, seed {seed}"
+    by = DEALT_BY[records.task]
+    note = f"drew {count} folds from all {len(parts)} images, whatever their splits, by group and {by}, seed {seed}"
     return records._replace(records=tuple(drawn), notes=(*records.notes, note))
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from saccade.data.groups import deal, have_groups, same_pictures
 from saccade.data.records import SPLITS, UNSPLIT, DataError, Records
+from saccade.tasks.labels import DEALT_BY
 
 
 def complete(records: Records, *, seed: int = 0, val_share: float = 0.15, test_share: float = 0.15) -> Records:
@@ -41,7 +42,7 @@ def complete(records: Records, *, seed: int = 0, val_share: float = 0.15, test_s
         drawn, how = records, ""
     _require_images(drawn)
     whole = " and whole groups" if have_groups(records.records) else ""
-    notes = [f"{how}, stratified by class{whole}, seed {seed}"] if how else []
+    notes = [f"{how}, stratified by {DEALT_BY[records.task]}{whole}, seed {seed}"] if how else []
     return drawn._replace(notes=(*records.notes, *notes, *_shortages(drawn), *describe_parted(drawn)))
 
 

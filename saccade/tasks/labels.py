@@ -19,6 +19,13 @@ TASK_NAMES: tuple[TaskName, ...] = get_args(TaskName)
 SEPARATOR, BETWEEN = ";", " | "
 MANY, IMAGES_EACH = 20, 10  # numbers with more different values, and fewer images of each, are no names of classes
 STRATA = 5
+DEALT_BY = {
+    "single": "class",
+    "multi": "label",
+    "ordinal": "level",
+    "regression": "fifths of the numbers",
+    "questions": "answer",
+}
 OTHER_SEPARATORS = ",|/+&"
 
 

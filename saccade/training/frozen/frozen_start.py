@@ -129,7 +129,7 @@ class Judge:
         groups = self.task.deal(self.label[places]) if self.task.counts_alike else [list(range(len(places)))]
         return [places[group].tolist() for group in groups]
 
-    def fit_glance(self, features: Float[Tensor, "m D"], places: Int[Tensor, " m"]) -> nn.Linear:
+    def fit_glance(self, features: Float[Tensor, "n D"], places: Int[Tensor, " m"]) -> nn.Linear:
         """A linear head of the whole view, fitted to some of the images."""
         return fit_glance(features[places], self.label[places], self.task)
 

@@ -13,6 +13,7 @@ from saccade.config import Stages
 from saccade.data.dataset import ImageDataset
 from saccade.evaluation import Predictions
 from saccade.runs import RunFolder
+from saccade.tasks.single import Single
 from saccade.training.learner import Learned, Learner
 from saccade.training.observers.collapse import NOT_FINITE, RULES, CollapseWatch, examine
 from saccade.training.observers.snapshot import Snapshot
@@ -204,7 +205,7 @@ ONE_CLASS = make_predictions([0, 1, 2, 3] * 5, [1] * 20)
 
 
 def validate(watch, step, predictions):
-    watch.validated(step, predictions, CLASSES)
+    watch.validated(step, predictions, Single(CLASSES))
 
 
 def rows(folder):
