@@ -19,6 +19,7 @@ from saccade.cli import main
 from saccade.config import ModelConfig
 from saccade.data.dataset import Batch, ImageDataset, collate, unit_range
 from saccade.data.loading import load
+from saccade.tasks.single import Single
 from saccade.tasks.task import describe_task
 from saccade.training.frozen import FrozenStart, fit_frozen, frozen_start, heads
 
@@ -139,7 +140,7 @@ def test_the_blind_model_says_of_validation_images_what_the_heads_said(photos, w
 def test_an_answer_is_as_sure_as_it_has_reason_to_be(photos):
     """Logits that are right three times of four and sure of it: the least log-loss is at log-odds of log 3."""
     records = load(photos, seed=0)
-    judge = frozen_start.Judge(records.split("val"), records.split("train"), seed=0)
+    judge = frozen_start.Judge(records.split("val"), records.split("train"), Single(records.classes), seed=0)
     right = torch.ones(len(judge.label))
     right[::4] = -1
     sure = 8.0 * right[:, None] * torch.nn.functional.one_hot(judge.label, 2)
