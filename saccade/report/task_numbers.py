@@ -145,14 +145,14 @@ def _ordinal(table: PredictionTable, positive: str | None) -> list[Number]:
 def quadratic_kappa(there: Float[np.ndarray, "*draws n"], said: Float[np.ndarray, "*draws n"]) -> Values:
     """1 − Σ (i − j)² over the pairs there are, divided by that of independent pairs; NaN where that is none.
 
-    >>> quadratic_kappa(np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0, 2.0]))
-    array(1.)
+    >>> float(quadratic_kappa(np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0, 2.0])))
+    1.0
     """
     by_chance = there.var(axis=-1) + said.var(axis=-1) + np.square(there.mean(axis=-1) - said.mean(axis=-1))
     return _one_minus(np.square(there - said).mean(axis=-1), by_chance)
 
 
-def _one_minus(part: Values, whole: Values) -> np.ndarray:
+def _one_minus(part: Values, whole: Values) -> Values:
     return 1 - np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=whole > 0)
 
 
