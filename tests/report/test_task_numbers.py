@@ -16,7 +16,8 @@ NAMES = ("a", "b", "c")
 
 
 def row(label, predicted, shares=(), **more) -> PredictionRow:
-    return PredictionRow("1.png", label, predicted, max(shares, default=np.nan), *[np.nan] * 3, tuple(shares), **more)
+    sure, unknown = max(shares, default=np.nan), np.nan
+    return PredictionRow("1.png", label, predicted, sure, unknown, unknown, unknown, tuple(shares), **more)
 
 
 @pytest.fixture(scope="module")
