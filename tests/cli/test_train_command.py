@@ -29,7 +29,10 @@ def recipe(tmp_path) -> Path:
         (["--optimizer.lrr", "3"], "lrr"),
         (["--steps", "many"], "steps is many: expected a whole number"),
         (["--steps"], "--steps has no value"),
-        (["--best-by", "beauty"], "best_by is beauty: expected accuracy, balanced_accuracy, average_precision or loss"),
+        (
+            ["--best-by", "beauty"],
+            "best_by is beauty: expected accuracy, balanced_accuracy, average_precision, auroc, f1, kappa",
+        ),
         (["--steps", "0"], "steps is 0: expected at least 1"),
         (["--k", "10000"], "k is 10000 and there are"),
         (["--patch", "65"], "larger than the image of 64×64 px"),

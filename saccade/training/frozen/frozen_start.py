@@ -15,13 +15,15 @@ The validation images are one of the parts on which heads are judged. So there a
 from which training goes on and which it must beat, and one that saw everything.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
+from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -32,6 +34,7 @@ from saccade.data.groups import deal
 from saccade.data.records import Records
 from saccade.features.cells import CellAttention
 from saccade.system import System
+from saccade.tasks.task import Task
 from saccade.training.frozen.heads import (
     LABEL_FREE_PASSES,
     PASSES,
@@ -39,7 +42,6 @@ from saccade.training.frozen.heads import (
     Bags,
     CrossFitted,
     Standard,
-    class_weight,
     cross_fit,
     fit_bag,
     fit_glance,
@@ -55,7 +57,8 @@ BagLoss = Callable[[BagHead, Float[Tensor, "B K D r c"], Int[Tensor, " B"]], Ten
 
 
 class Answer(NamedTuple):
-    """What heads say of images that they never saw: the log-loss of each with all classes weighing alike, accuracy.
+    """What heads say of images that they never saw: the loss of each, rare answers counting as the task has it, and the
+    share of right answers (NaN where answers are numbers).
 
     parts: by what the logits of glance, search and patches are multiplied before they are added up.
     """
@@ -88,13 +91,12 @@ class FrozenStart(NamedTuple):
 class Judge:
     """Labels and parts of all images, those of the validation split first: what answers are judged by."""
 
-    def __init__(self, val: Records, train: Records, seed: int):
-        parts = deal(train.records, [1 / PARTS] * PARTS, seed=seed)
+    def __init__(self, val: Records, train: Records, task: Task, seed: int):
+        parts = deal(train.records, [1 / PARTS] * PARTS, names=train.strata(train.records), seed=seed)
         self.part = torch.tensor([0] * len(val.records) + [1 + part for part in parts])
         everything = (*val.records, *train.records)
-        self.label = torch.tensor([train.classes.index(record.label) for record in everything])
-        self.classes = len(train.classes)
-        self.weight = class_weight(self.label, self.classes)[self.label]
+        self.task, self.label = task, torch.tensor([task.target(record.label) for record in everything])
+        self.weight = task.weigh(self.label, task.class_weight(self.label) if task.counts_alike else None)
 
     def judge(self, name: str, logits: Float[Tensor, "n L"], parts: dict[str, float]) -> Answer:
         """An answer by the logits of all images, as sure of itself as it has reason to be.
@@ -105,7 +107,8 @@ class Judge:
         losses, scale = min(
             ((self._losses(scale * logits), scale) for scale in SCALES), key=lambda each: float(each[0].mean())
         )
-        accuracy = (logits.argmax(dim=1) == self.label).float().mean().item()
+        right = self.task.right(logits, self.label)
+        accuracy = math.nan if right is None else right.mean().item()
         return Answer(name, scale * logits, losses, accuracy, {part: scale * by for part, by in parts.items()})
 
     def add(self, one: Answer, other: Answer) -> Answer:
@@ -113,17 +116,22 @@ class Judge:
         return self.judge(f"{one.name} and {other.name}", one.logits + other.logits, one.parts | other.parts)
 
     def _losses(self, logits: Float[Tensor, "n L"]) -> Float[Tensor, " n"]:
-        return F.cross_entropy(logits, self.label, reduction="none") * self.weight
+        losses = self.task.losses(logits, self.label)
+        return (losses if self.weight is None else losses * self.weight).sum(dim=1)
 
     def out_of_fold(self, heads: CrossFitted[Any], ask: Callable[[Any, int], Tensor]) -> list[Tensor]:
         """What the head that never saw it says of each image, given by its place."""
         with torch.no_grad():
             return [ask(heads.blind[part], place) for place, part in enumerate(self.part.tolist())]
 
-    def classes_among(self, places: Int[Tensor, " m"]) -> list[list[int]]:
-        """The places of each class that has any."""
-        classes = (places[self.label[places] == number].tolist() for number in range(self.classes))
-        return [members for members in classes if members]
+    def groups_among(self, places: Int[Tensor, " m"]) -> list[list[int]]:
+        """Places to be dealt in turn."""
+        groups = self.task.deal(self.label[places]) if self.task.counts_alike else [list(range(len(places)))]
+        return [places[group].tolist() for group in groups]
+
+    def fit_glance(self, features: Float[Tensor, "n D"], places: Int[Tensor, " m"]) -> nn.Linear:
+        """A linear head of the whole view, fitted to some of the images."""
+        return fit_glance(features[places], self.label[places], self.task)
 
 
 def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, batches: Batches) -> FrozenStart:
@@ -133,20 +141,21 @@ def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, 
     """
     torch.manual_seed(seed)
     model: Any = build_model(config).eval().requires_grad_(False)
-    judge = Judge(val, train, seed)
+    judge = Judge(val, train, model.task, seed)
     views = _see_views(model, batches("views"))
     standard = Standard.of(torch.cat([cells[0].flatten(1).T[::EVERY].float() for cells in views.cells]))
 
     def teach(attention: CellAttention, bags: Bags, loss: BagLoss, passes: int = PASSES) -> CrossFitted[BagHead]:
         def fit(places: Int[Tensor, " m"]) -> BagHead:
-            head = BagHead(deepcopy(attention).requires_grad_(True), judge.classes)
-            return fit_bag(head, bags, standard, loss, judge.classes_among(places), passes=passes, seed=seed)
+            head = BagHead(deepcopy(attention).requires_grad_(True), judge.task.outputs)
+            return fit_bag(head, bags, standard, loss, judge.groups_among(places), passes=passes, seed=seed)
 
         return cross_fit(fit, judge.part)
 
     def by_label(head: BagHead, cells: Tensor, places: Tensor) -> Tensor:
         answers = head(cells)  # B L H: every head answers alone
-        return F.cross_entropy(answers, judge.label[places][:, None].expand(-1, answers.shape[2]))
+        losses = judge.task.losses(rearrange(answers, "b l h -> b h l"), judge.label[places][:, None])
+        return losses.sum(dim=2).mean()
 
     def by_detail(head: BagHead, cells: Tensor, places: Tensor) -> Tensor:
         scores = head.attention(cells[:, 0]).scores
@@ -156,7 +165,7 @@ def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, 
         said = judge.out_of_fold(heads, lambda head, place: head(standardize(bags[place : place + 1], standard))[0])
         return judge.judge(name, torch.stack(said).mean(dim=2), {name: 1.0})
 
-    glance = cross_fit(lambda at: fit_glance(views.whole[at], judge.label[at], judge.classes), judge.part)
+    glance = cross_fit(partial(judge.fit_glance, views.whole), judge.part)
     said = judge.out_of_fold(glance, lambda head, place: head(views.whole[place]))
     by_glance = judge.judge("glance", torch.stack(said), {"glance": 1.0})
     search = teach(model.scorer.attention, views.cells, by_label)
@@ -255,6 +264,6 @@ def _fit_plain(config: ModelConfig, judge: Judge, batches: Iterable[Batch]) -> t
     made = []
     for places in (torch.nonzero(judge.part != 0).flatten(), torch.arange(len(judge.part))):
         copied = deepcopy(model)
-        copied.prediction.load_state_dict(fit_glance(whole[places], judge.label[places], judge.classes).state_dict())
+        copied.prediction.load_state_dict(judge.fit_glance(whole, places).state_dict())
         made.append(copied.requires_grad_(True))
     return made[0], made[1]

@@ -3,10 +3,10 @@
 A network knows a few hundred pictures by heart within fifty steps, and then everything in them explains their labels.
 So heads are judged on images they were not fitted to: the images lie in parts, and head k learns from all but part k.
 
-    glance   softmax(W x + b) of the features of the whole view: convex, so it is simply solved
-    bag      softmax(W pooled + b), pooled from cells by gated attention (`CellAttention`): a few hundred steps of Adam
+    glance   W x + b of the features of the whole view: convex, so it is simply solved
+    bag      W pooled + b, pooled from cells by gated attention (`CellAttention`): a few hundred steps of Adam
 
-Classes count alike, however many images they have.
+Classes count alike, however many images they have, where they exclude each other.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,10 +16,11 @@ from typing import Generic, NamedTuple, TypeVar
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from saccade.features.cells import DROPOUT, CellAttention
+from saccade.tasks.task import Task
 from saccade.training.batches import StepSampler
 
 Head = TypeVar("Head", bound=nn.Module)
@@ -65,23 +66,18 @@ class Standard(NamedTuple):
             layer.bias.sub_((layer.weight * self.mean.view(shape)).flatten(1).sum(dim=1))
 
 
-def class_weight(label: Int[Tensor, " n"], classes: int) -> Float[Tensor, " L"]:
-    """What an image of each class weighs, so that all classes weigh the same."""
-    return len(label) / (classes * label.bincount(minlength=classes).clamp(min=1).float())
-
-
-def fit_glance(features: Float[Tensor, "n D"], label: Int[Tensor, " n"], classes: int) -> nn.Linear:
-    """Multinomial logistic regression with a quadratic penalty, classes weighing alike."""
+def fit_glance(features: Float[Tensor, "n D"], label: Shaped[Tensor, "n ..."], task: Task) -> nn.Linear:
+    """Logistic regression, or whatever the task's loss makes of it, with a quadratic penalty."""
     standard = Standard.of(features)
-    x, weight = (features - standard.mean) / standard.std, class_weight(label, classes)
-    head = nn.Linear(x.shape[1], classes)
+    x, weight = (features - standard.mean) / standard.std, task.class_weight(label) if task.counts_alike else None
+    head = nn.Linear(x.shape[1], task.outputs)
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
     solver = torch.optim.LBFGS(head.parameters(), max_iter=60, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         solver.zero_grad()
-        penalized = F.cross_entropy(head(x), label, weight=weight) + DECAY * head.weight.square().sum()
+        penalized = task.loss(head(x), label, weight) + DECAY * head.weight.square().sum()
         penalized.backward()
         return penalized
 

@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from saccade.features.cells import CellAttention
+from saccade.tasks.single import Single
 from saccade.training.frozen.heads import BagHead, Standard, cross_fit, fit_bag, fit_glance, standardize
 
 
@@ -12,7 +13,7 @@ def test_a_glance_is_the_minimum_of_its_convex_loss():
     """Nudged in any direction the penalized loss, on standardized features, does not fall."""
     torch.manual_seed(0)
     x, label = 3 * torch.randn(60, 5) + 2, torch.randint(3, (60,))
-    head = fit_glance(x, label, 3)
+    head = fit_glance(x, label, Single(("a", "b", "c")))
     standard = Standard.of(x)
 
     def loss(weight, bias):
