@@ -10,7 +10,7 @@ from saccade.data import billiard, cub, folders_and_tables, megapixel_images, sw
 from saccade.data.archives import READERS, is_archive, unpack
 from saccade.data.folds import hold_out, with_folds
 from saccade.data.groups import group_by_name
-from saccade.data.records import DataError, Records
+from saccade.data.records import DataError, Records, describe_alike
 from saccade.data.splits import complete, describe_parted
 
 
@@ -121,8 +121,10 @@ def load_as_given(path: Path | str, **options: str) -> Records:
 def _read(name: str, found: Path, group: str | None, options: Mapping[str, str]) -> Records:
     read = FORMATS[name].load
     if "group" in inspect.signature(read).parameters:
-        return read(found, group=group)
-    return read(found, **options) if group is None else group_by_name(read(found, **options), group)
+        records = read(found, group=group)
+    else:
+        records = read(found, **options) if group is None else group_by_name(read(found, **options), group)
+    return records._replace(notes=(*records.notes, *describe_alike(records.classes)))
 
 
 def source_name(path: Path | str) -> str:

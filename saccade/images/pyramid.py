@@ -50,6 +50,8 @@ class NotASlideError(ValueError):
 class OpenSlidePyramid:
     """Levels as OpenSlide sees them; what was never scanned is transparent there and white here."""
 
+    library = "OpenSlide"
+
     def __init__(self, path: Path):
         self._slide = openslide.OpenSlide(path)
         # Height and width of each level, the full image first.
@@ -73,6 +75,8 @@ class OpenSlidePyramid:
 
 class TiffPyramid:
     """The levels of a TIFF's first image through tifffile, tile by tile (or strip by strip)."""
+
+    library = "tifffile"
 
     def __init__(self, path: Path):
         with open_tiff(path) as tiff:
@@ -182,7 +186,7 @@ def open_pyramid(path: Path, *, single_file: bool = False) -> OpenSlidePyramid |
         try:
             opened.append(reader(path))
         except Exception as error:  # a damaged file can raise anything here
-            reasons.append(f"{reader.__name__}: {error}")
+            reasons.append(f"{reader.library}: {error}")
     if not opened:
         raise NotASlideError(f"{path} cannot be read by tiles ({'; '.join(reasons)}): open it as an ordinary file")
     return max(opened, key=lambda pyramid: len(pyramid.sizes))

@@ -31,6 +31,15 @@ def find_images(sources: Iterable[str]) -> Iterator[str]:
             yield from _match(source)
 
 
+def refuse_nothing(sources: Sequence[str]) -> None:
+    """A name that is no file is that image's error, but where nothing at all is there, somebody mistyped."""
+    if not any(glob.has_magic(source) or os.path.exists(source) for source in sources):
+        raise FileNotFoundError(
+            f"{', '.join(sources[:3])}: no such file or folder; give images, a folder of them, a pattern such as "
+            f"'photos/*.jpg', or a {LIST_SUFFIX} file that lists them"
+        )
+
+
 def is_list(source: str) -> bool:
     """Whether `source` is a file that lists images."""
     return os.path.isfile(source) and source.lower().endswith(LIST_SUFFIX)
@@ -51,12 +60,11 @@ def _read_list(path: str) -> Iterator[str]:
 
 
 def _match(pattern: str) -> Iterator[str]:
-    if not glob.has_magic(pattern):
-        raise FileNotFoundError(
-            f"{pattern}: no such file or folder; give images, a folder of them, a pattern such as 'photos/*.jpg', or a "
-            f"{LIST_SUFFIX} file that lists them"
-        )
-    yield from sorted(path for path in _expand(pattern) if os.path.isfile(path))
+    """What a pattern stands for; a name that is none, and no file either, is told by whoever reads it."""
+    if glob.has_magic(pattern):
+        yield from sorted(path for path in _expand(pattern) if os.path.isfile(path))
+    else:
+        yield pattern
 
 
 def _expand(pattern: str) -> set[str]:

@@ -79,7 +79,8 @@ def train_folds(
         say(note)
     names, positive = fold_names(records), positive_class(records, recipe.positive)
     essential = sorted(flag for flag in flags if not flag.startswith(READING))
-    folds.claim(source=source, flags=dict(flag.removeprefix("--").split("=", 1) for flag in essential), folds=[*names])
+    place = source if find_recipe(source) else os.path.abspath(source)
+    folds.claim(source=place, flags=dict(flag.removeprefix("--").split("=", 1) for flag in essential), folds=[*names])
     if positive:  # the same in every fold, so that all can be joined
         flags = [*(flag for flag in flags if not flag.startswith("--positive=")), f"--positive={positive}"]
     length = [f"--minutes={minutes:g}"] if minutes else []

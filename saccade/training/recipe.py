@@ -8,10 +8,11 @@
 
 import json
 import math
+import os
 import re
 from argparse import ArgumentError
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
@@ -20,7 +21,7 @@ import yaml
 from jsonargparse import ActionConfigFile, ArgumentParser, Namespace  # pyright: ignore[reportPrivateImportUsage]
 
 from saccade.config import Stages
-from saccade.options import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, Range, check_ranges, describe, fits
+from saccade.options import AT_LEAST_ONE, KEYS, NOT_NEGATIVE, POSITIVE, Range, check_ranges, describe, fits
 from saccade.plain_trees import read_yaml
 from saccade.recipes import find_recipe
 from saccade.training.phases import Plan, Training
@@ -166,6 +167,14 @@ class Recipe:
         """Steps between two validations."""
         return self.validate_every or max(1, self.plan.total // 20)
 
+    def found_from_anywhere(self) -> "Recipe":
+        """The same with the whole path of its data: a run is evaluated from other folders than it was started in."""
+        data = self.data
+        generate = data.generate and {
+            key: os.path.abspath(value) if key == "source" and value else value for key, value in data.generate.items()
+        }
+        return replace(self, data=replace(data, path=data.path and os.path.abspath(data.path), generate=generate))
+
     def check_together(self) -> None:
         """Refuse values that cannot go together; each alone was looked at when it was set."""
         processes = self.devices * self.nodes
@@ -285,6 +294,8 @@ def _explain(error: str) -> str:
         for name in key.split("."):
             annotation = get_type_hints(annotation)[name]
         return f"{key} is {value.strip()}: expected {describe(annotation)}"
+    if section := re.match(r'Parser key "([\w.]+)":\s+Unable to load config \'(.*?)\'', error, re.DOTALL):
+        return f"{section[1]} is {section[2]}: expected {KEYS}"
     return f"{' '.join(error.split())}; see saccade train --help"
 
 

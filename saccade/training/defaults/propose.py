@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from saccade.data.records import Records
+from saccade.data.typical_size import look_at
 from saccade.images.decode import MAX_PIXELS
-from saccade.training.defaults.choices import Choice, Known, Size, look_at, show
+from saccade.training.defaults.choices import Choice, Known, Size, show
 from saccade.training.defaults.patch_grid import choose_k, choose_patch, choose_sizes, choose_view
 from saccade.training.defaults.probe import weights_within_reach
 
