@@ -51,6 +51,7 @@ SHORT = {
     "backbone": Short("model.features", "feature network: the name of a timm model"),
     "weights": Short("model.features.weights", "its weights, a .safetensors file with timm's key names"),
     "resize": Short("model.preparation.resize", "[height, width] every image is resized to"),
+    "augment": Short("data.augmentation", "what training images go through: of flip,rotate90,crop,color,shift; none"),
     "folds": Short("data.folds", "draw so many folds and train one run for each; 0: none, whatever the table has"),
     "skip_bad": Short("data.skip_bad", "true: leave out files that cannot be read instead of stopping there"),
 }
@@ -104,6 +105,8 @@ def _read_minutes(value: str) -> float:
 def _spell_out(name: str, value: str) -> str:
     if name == "backbone":
         return json.dumps({"name": "backbone", "model": value})
+    if name == "augment" and not value.startswith("{"):
+        return json.dumps({"name": value})
     return f"[{value}]" if name == "imports" and not value.startswith("[") else value
 
 
@@ -206,6 +209,7 @@ SHOWN = {
     "model.view.scale": "view",
     "training.name": "training",
     "training.evenly": "classes",
+    "data.augmentation": "augment",
     "model.preparation.resize": "sizes",
     "model.preparation.stream": "reading",
 }
@@ -222,7 +226,7 @@ def show_choices(choices: "Sequence[Choice]") -> "Table":
     for key, name in SHOWN.items():
         if key in reasons:
             value = reasons[key].value
-            shown = value.get("model", value["name"]) if isinstance(value, dict) else _say(value)
+            shown = value.get("model", value["name"].replace(",", ", ")) if isinstance(value, dict) else _say(value)
             table.add_row(name, escape(shown), escape(reasons[key].reason))  # which may name what rich takes for markup
     return table
 

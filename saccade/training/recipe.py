@@ -46,7 +46,7 @@ class DataOptions:
             one), or for folders a regular expression that finds the group in an image's path
         folds: draw so many folds, one run each, where the data set has no column fold; 0: no folds, whatever it has
         fold: the one fold that is tested, trained on the others (default: all of them, one after the other)
-        augmentation: what training images go through: a name and its options
+        augmentation: what training images go through: names with commas between them, and their options
         workers: processes that read images ahead (default: half of the cores)
         cache_gb: keep decoded training images in memory, up to this many GB in each process that reads
         skip_bad: leave out files that cannot be read instead of stopping there
@@ -185,6 +185,11 @@ class Recipe:
             )
         if not (self.steps or self.training.frozen):
             raise ValueError("steps is 0: expected at least 1, or training.frozen, which answers without any")
+        if not self.steps and self.data.augmentation.get("name") != "none":
+            raise ValueError(
+                f"data.augmentation is {self.data.augmentation.get('name')} and steps is 0: a frozen start looks at the "
+                "images as they are, so leave --augment out, or give --steps"
+            )
         if self.final and self.training.frozen:
             raise ValueError(
                 "final is true and training.frozen too, which asks the validation images what to make the model of: "

@@ -40,6 +40,7 @@ def recipe(tmp_path) -> Path:
         (["--weights", "nowhere.safetensors"], "'weights'"),
         (["--model.selection.kk", "3"], "has no option 'kk': it takes k, sigma"),
         (["--model.selection.sigma", "abc"], "selection 'perturbed': sigma is \"abc\", expected a number"),
+        (["--augment", "flip,flop"], "unknown augmentation 'flop': expected one of none, shift, color, crop, flip"),
         (["--optimizer", "fast"], "optimizer is fast: expected keys with values"),
         (["--model.selection", "abc"], "model.selection is abc: expected keys with values"),
         (["--model.features.name", "[a]"], "unknown features ['a']: expected one of"),
@@ -225,14 +226,14 @@ def test_a_run_is_evaluated_from_any_folder(pets, tmp_path, monkeypatch, capsys)
 
 
 def test_images_too_small_for_the_model_are_named_before_training(pets, tmp_path, capsys):
-    Image.new("RGB", (3, 2)).save(pets / "cat" / "icon.png")
+    Image.new("RGB", (1, 1)).save(pets / "cat" / "icon.png")
     recipe = tmp_path / "tiny.yaml"
     stages = replace(tiny_recipe(pets).model, extraction={"patch": 4}, selection={"name": "hard", "k": 2})
     recipe.write_text(
         dump_recipe(replace(tiny_recipe(pets, training=Training()), model=replace(stages, view={"scale": 1.0})))
     )
     assert main(["train", str(recipe), "--out", str(tmp_path / "run")]) == 2
-    assert "cat/icon.png (2×3 px): too small, since a model with this patch and view needs 2" in capsys.readouterr().err
+    assert "cat/icon.png (1×1 px): too small, since a model with this patch and view needs 2" in capsys.readouterr().err
 
 
 def test_evaluation_with_patches_chosen_otherwise(tmp_path, capsys):

@@ -158,13 +158,17 @@ def choose_augmentation(known: Known) -> Iterator[Choice]:
     """What is safe for any picture: neither mirrored nor turned, since letters and signs must not be."""
     if "data.augmentation.name" in known.values or known.values.get("model.preparation.stream"):
         return
-    shift_px = 0 if known.selects else known.images.shortest // 20
+    if known.values.get("steps") == 0:
+        return
+    shift_px = known.images.shortest // 20
+    value = {"name": "color"} if known.selects else {"name": "shift,color", "max_px": shift_px}
     reason = (
         "in other light, but not moved: the black border of a moved picture is the strongest detail in it"
         if known.selects
         else f"moved by up to {shift_px} px and in other light, as in the paper"
     )
-    yield Choice("data.augmentation", {"name": "shift_and_light", "max_px": shift_px}, reason)
+    reason += "; if a mirrored picture means the same, --augment color,flip, and if a turned one does, rotate90 too"
+    yield Choice("data.augmentation", value, reason)
 
 
 def choose_start(known: Known) -> Iterator[Choice]:
