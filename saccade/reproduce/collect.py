@@ -8,6 +8,7 @@ import glob
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,8 +69,8 @@ def job_of(request: Request, row: Row, seed: int) -> Job:
 
 
 def fingerprint(job: Job) -> str:
-    """Twelve digits that change with any setting, and with what is measured."""
-    text = json.dumps([essence(job.recipe), job.evaluation], sort_keys=True)
+    """Twelve digits that change with any setting that was asked for, and with what is measured."""
+    text = json.dumps([essence(job.recipe), job.evaluation, *filter(None, [job.own])], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -94,6 +95,9 @@ def _numbers(run: Run, name: str) -> dict[str, float]:
     numbers = {name: float(value) for name, value in evaluation.items() if isinstance(value, int | float)}
     if "multiply_adds" in evaluation:
         numbers["multiply_adds"] = float(evaluation["multiply_adds"]["total"])
+    if name in run.predictions:
+        said = Counter(row.predicted for row in run.predictions[name].rows)
+        numbers["same_answer"] = max(said.values()) / said.total()  # share of the images
     numbers["minutes"] = float(run.facts.get("seconds_of_training", math.nan)) / 60
     return numbers
 

@@ -87,7 +87,8 @@ def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], N
             figure.savefig(part, dpi=DPI, format=path.suffix[1:])
         say(f"wrote {path}{f' (of seed {seed})' if seed else ''}")
 
-    write(".png", box_plot(request, results))
+    if not request.table.groups:  # their measures differ
+        write(".png", box_plot(request, results))
     if any(measure.name in LEARNING for measure in request.table.measures):
         write("-learning.png", learning_plot(request.table, results))
     for name in request.table.shown:

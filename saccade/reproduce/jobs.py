@@ -18,11 +18,14 @@ from jsonargparse import ArgumentError
 from saccade.recipes import SUFFIXES
 from saccade.reproduce.table_types import Plan, Row, Scale, Table
 from saccade.runs import RunFolder
-from saccade.training.recipe import Recipe, load_recipe
+from saccade.training.recipe import Recipe, load_recipe, parse_recipe
 from saccade.training.side_by_side import State
 
 # Where things lie, and how they are read, is not a property of a run.
 PLACES = ("data.path", "data.generate.source", "data.workers", "data.cache_gb", "model.features.weights")
+
+
+SACCADE = (sys.executable, "-m", "saccade.cli")
 
 
 class Request(NamedTuple):
@@ -62,6 +65,7 @@ class Job(NamedTuple):
     command:    trains it.
     evaluation: the one that the row is read from.
     evaluate:   makes that one, where training does not.
+    own:        of a run that chooses its own recipe, what is asked for; `recipe` has nothing else.
     """
 
     row: Row
@@ -71,6 +75,7 @@ class Job(NamedTuple):
     command: tuple[str, ...]
     evaluation: str = "test"
     evaluate: tuple[str, ...] = ()
+    own: str = ""
 
     @property
     def name(self) -> str:
@@ -83,12 +88,16 @@ class Job(NamedTuple):
         if not folder.is_run:
             return "missing"
         try:
-            same, finished = _settings(folder) == essence(self.recipe), folder.finished
+            same, finished = self._is_there(folder), folder.finished
         except (ArgumentError, ValueError):  # of another version
             return "other"
         if not (same and finished):
             return "begun" if same else "other"
         return "trained" if self.evaluate and not folder.evaluated(self.evaluation) else "finished"
+
+    def _is_there(self, folder: RunFolder) -> bool:
+        """Whether the folder has this run; of one that chooses its own recipe, the folder's name tells."""
+        return bool(self.own) or _settings(folder) == essence(self.recipe)
 
 
 def run_name(plan: Plan) -> str:
@@ -98,6 +107,7 @@ def run_name(plan: Plan) -> str:
     'signs-ats-k=5-entropy_coefficient=0.05'
     """
     recipe = Path(plan.recipe).stem if plan.recipe.endswith(SUFFIXES) else plan.recipe.replace("/", "-")
+    recipe = f"own-{Path(plan.recipe).name}" if plan.own else recipe
     pairs = [flag.removeprefix("--").split("=", 1) for flag in plan.flags]
     return "-".join([recipe, *(f"{key.rpartition('.')[2]}={value}" for key, value in pairs)])
 
@@ -121,28 +131,36 @@ def make_job(request: Request, row: Row, seed: int) -> Job:
     plan = row.plan(request.scale)
     if plan is None:
         raise ValueError(f"the row {row.name} does not exist at scale {request.scale}")
+    if plan.pretrained and request.weights is None:
+        raise ValueError(
+            f"the row {row.name} starts from ImageNet weights: give their file with --weights, "
+            "or other rows with --rows"
+        )
+    weights = (f"--model.features.weights={request.weights}",) if plan.pretrained else ()
+    if plan.own:
+        return _own_job(request, row, seed, plan, weights)
     recipe = _load(plan.recipe, plan.flags)
-    flags = [*plan.flags, *_places(request, recipe), f"--seed={seed}"]
-    if plan.pretrained:
-        if request.weights is None:
-            raise ValueError(
-                f"the row {row.name} starts from ImageNet weights: give their file with --weights, "
-                "or other rows with --rows"
-            )
-        flags.append(f"--model.features.weights={request.weights}")
+    flags = (*plan.flags, *_places(request, recipe), f"--seed={seed}", *weights)
     folder = request.runs / f"{run_name(plan)}-seed{seed}"
-    saccade = (sys.executable, "-m", "saccade.cli")
-    job = Job(
-        row,
-        seed,
-        folder,
-        _load(plan.recipe, tuple(flags)),
-        command=(*saccade, "train", plan.recipe, *flags, f"--out={folder}"),
-    )
+    command = (*SACCADE, "train", plan.recipe, *flags, f"--out={folder}")
+    job = Job(row, seed, folder, _load(plan.recipe, flags), command)
     if plan.selection is None:
         return job
-    evaluate = (*saccade, "evaluate", str(folder), f"--selection={plan.selection}")
+    evaluate = (*SACCADE, "evaluate", str(folder), f"--selection={plan.selection}")
     return job._replace(evaluation=f"test-{plan.selection}", evaluate=evaluate)
+
+
+def _own_job(request: Request, row: Row, seed: int, plan: Plan, weights: Sequence[str]) -> Job:
+    """`saccade train DATA`: what it asks for, and how the images are made."""
+    source = plan.recipe if plan.made_by or not request.data else str(request.data / Path(plan.recipe).name)
+    flags = (*plan.flags, f"--seed={seed}", *weights)
+    asked = [f"--data.path={source}", *(flag for flag in flags if not flag.startswith("--minutes="))]
+    if plan.made_by:
+        places = [flag for flag in _places(request, _load(plan.made_by)) if flag.startswith("--data.generate.")]
+        asked.append(f"--data.generate={json.dumps(_load(plan.made_by, tuple(places)).data.generate)}")
+    folder = request.runs / f"{run_name(plan)}-seed{seed}"
+    command = (*SACCADE, "train", source, *flags, f"--out={folder}")
+    return Job(row, seed, folder, parse_recipe(asked), command, own=run_name(plan))
 
 
 def _places(request: Request, recipe: Recipe) -> Iterator[str]:

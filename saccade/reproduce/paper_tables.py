@@ -4,6 +4,7 @@ A row that differs from another in one number is the same recipe with a flag. On
 at inference is the same run, evaluated again.
 """
 
+from saccade.reproduce import default_table
 from saccade.reproduce.own_tables import GRADIENTS, MNIST, REAL, SYSTEMS
 from saccade.reproduce.table_types import (
     ACCURACY,
@@ -285,4 +286,5 @@ CUB = Table(
     "non-overlapping parts scale the selection's gradient by σ and have the mixture loss.",
 )
 
-TABLES = {table.name: table for table in (TRAFFIC, SINKHORN, BILLIARD, SIGMA, CUB, SYSTEMS, MNIST, REAL, GRADIENTS)}
+PAPER = (TRAFFIC, SINKHORN, BILLIARD, SIGMA, CUB)
+TABLES = {table.name: table for table in (*PAPER, SYSTEMS, MNIST, REAL, GRADIENTS, default_table.TABLE)}

@@ -1,55 +1,22 @@
 """Finished runs → numbers → `TABLE.csv`, one line per run, and `TABLE.md`, one line per row: the paper's and ours.
 
-Both are made anew each time. The spread is that of the paper's tables: the standard deviation of
-the sample (n − 1), or the median absolute deviation, median |x − median x|, without any factor.
+Both are made anew each time.
 """
 
 import csv
 import io
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from saccade.files import write_whole
+from saccade.reproduce.by_group import lines_by_group
 from saccade.reproduce.collect import PROVENANCE, Result, curve_text, job_of
 from saccade.reproduce.jobs import Request
-from saccade.reproduce.table_types import MEAN, MEDIAN, Measure, Row
+from saccade.reproduce.summaries import show
+from saccade.reproduce.table_types import Measure, Row
 from saccade.runs.run_contents import MEAN_OVER_CLASSES
-
-
-class Summary(NamedTuple):
-    """A center and a spread; NaN where there are too few numbers."""
-
-    center: float
-    spread: float
-
-
-def mean_and_deviation(values: Sequence[float]) -> Summary:
-    """The mean and the standard deviation of the sample.
-
-    >>> mean_and_deviation([1.0, 3.0])
-    Summary(center=2.0, spread=1.4142135623730951)
-    """
-    return Summary(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else math.nan)
-
-
-def median_and_deviation(values: Sequence[float]) -> Summary:
-    """The median and the median absolute deviation from it.
-
-    >>> median_and_deviation([1.0, 2.0, 4.0, 9.0, 9.0])  # deviations 3 2 0 5 5
-    Summary(center=4.0, spread=3.0)
-    """
-    center = statistics.median(values)
-    spread = statistics.median([abs(value - center) for value in values]) if len(values) > 1 else math.nan
-    return Summary(center, spread)
-
-
-STATISTICS: dict[str, Callable[[Sequence[float]], Summary]] = {
-    MEAN: mean_and_deviation,
-    MEDIAN: median_and_deviation,
-}
 
 
 def values_of(results: Sequence[Result], row: Row, measure: Measure) -> list[float]:
@@ -58,28 +25,16 @@ def values_of(results: Sequence[Result], row: Row, measure: Measure) -> list[flo
     return [measure.scale * number for number in numbers if not math.isnan(number)]
 
 
-def show(values: Sequence[float], measure: Measure, statistic: str, *, runs: int) -> str:
-    """Center and spread in words, and how many of the runs have a value if not all.
-
-    >>> show([0.5, 0.7], Measure("ap", "AP", digits=2), "mean ± s.d.", runs=2)
-    '0.60 ± 0.14'
-    >>> show([200.0], Measure("steps", "steps", digits=0), "mean ± s.d.", runs=3)
-    '200 (1 of 3)'
-    >>> show([117.2, 117.2], Measure("cost", "cost", digits=0, fixed=True), "mean ± s.d.", runs=2)
-    '117'
-    """
-    if not values:
-        return "–"
-    if measure.counted:
-        return f"{sum(values):.0f} of {len(values)}"
-    center, spread = STATISTICS[statistic](values)
-    deviation = "" if measure.fixed or math.isnan(spread) else f" ± {spread:.{measure.digits}f}"
-    some = "" if len(values) == runs else f" ({len(values)} of {runs})"
-    return f"{center:,.{measure.digits}f}{deviation}{some}"
-
-
 def markdown(request: Request, results: Sequence[Result]) -> str:
     """The table: rows without a run have "–"."""
+    if request.table.groups:
+        body = "\n".join(lines_by_group(request.table, results))
+    else:
+        body = _lines_by_row(request, results)
+    return f"# {request.title}\n\n{body}\n\n{_caption(request, results)}\n"
+
+
+def _lines_by_row(request: Request, results: Sequence[Result]) -> str:
     table, scale = request.table, request.scale
     rows = [row for row in table.rows if row.plan(scale) or row.paper != "–"]
     theirs = ["published" if table.ours else "paper"] * any(row.paper != "–" for row in rows)
@@ -94,8 +49,7 @@ def markdown(request: Request, results: Sequence[Result]) -> str:
         ]
         took = f"{statistics.fmean(minutes):.1f}" if minutes else "–"
         lines.append((row.label, *[row.paper] * len(theirs), *ours, str(len(mine)), took))
-    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"# {request.title}\n\n{body}\n\n{_caption(request, results)}\n"
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _caption(request: Request, results: Sequence[Result]) -> str:

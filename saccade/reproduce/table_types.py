@@ -13,12 +13,16 @@ class Plan(NamedTuple):
 
     selection: read the row from an evaluation with patches chosen so, not from the run's own. It is not part of the
                training: rows that differ in it alone share a run.
+    own:       `recipe` is the place of a data set, trained as one's own images are: the rest is chosen by itself.
+    made_by:   of such a set, the recipe that says how it is generated; "" if it is not.
     """
 
     recipe: str
     flags: tuple[str, ...] = ()
     pretrained: bool = False
     selection: Choice | None = None
+    own: bool = False
+    made_by: str = ""
 
 
 class Row(NamedTuple):
@@ -81,6 +85,16 @@ MULTIPLY_ADDS = Measure("multiply_adds", "million multiply-adds", 1e-6, 0, fixed
 NOT_IN_PAPER = "not in the paper"
 
 
+class Group(NamedTuple):
+    """A data set with a line of its own: what is measured on it, what is to be reached, and what was reached before."""
+
+    name: str
+    label: str
+    measure: Measure
+    goal: str
+    before: str
+
+
 class Table(NamedTuple):
     """A table of the paper, or one of ours.
 
@@ -90,6 +104,7 @@ class Table(NamedTuple):
     shown:     rows whose selection is drawn.
     note:      what the reader must know beside the numbers.
     small:     what else, of the small runs.
+    groups:    the data sets, of tables with a line for each of them and a column for each label of the rows.
     """
 
     name: str
@@ -101,6 +116,7 @@ class Table(NamedTuple):
     shown: tuple[str, ...] = ()
     note: str = ""
     small: str = ""
+    groups: tuple[Group, ...] = ()
 
     @property
     def ours(self) -> bool:

@@ -7,7 +7,6 @@ step is drawn from (seed, step, process).
 """
 
 from collections.abc import Mapping
-from contextlib import closing
 
 import numpy as np
 import torch
@@ -70,7 +69,7 @@ def fit(
         best.keep(model, plan.labeled_step(step), evaluated.measures, margin=margin)
 
     batches = training_loader(data["train"], recipe, first=first, rank=fabric.global_rank, world=fabric.world_size)
-    with stop.listening(), closing(log), progress.training(learner, first):
+    with stop.listening(), log, progress.training(learner, first):
         if recipe.training.frozen and first == 0:
             validate(0)
         for step, batch in enumerate(batches, first):

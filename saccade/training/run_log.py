@@ -5,16 +5,18 @@ from collections.abc import Mapping
 
 from lightning.fabric.loggers.tensorboard import TensorBoardLogger
 
-from saccade.files import FULL
+from saccade.files import FULL, naming_what_is_full
 from saccade.runs import RunFolder
+from saccade.training.interrupts import Stopped
 
 
 class RunLog:
-    """Both logs, with what was known when `step` steps had been taken."""
+    """Both logs while the block lasts, with what was known when `step` steps had been taken."""
 
     def __init__(self, files: RunFolder, step: int):
         self.table = files.open_metrics(step=step)
         self.board = TensorBoardLogger(files.path, "tensorboard", "", purge_step=step + 1)
+        self._board_folder = files.path / "tensorboard"
         # Its thread prints a traceback when the disk is full, and then tells whoever writes next.
         self.told_elsewhere, threading.excepthook = threading.excepthook, self._in_a_thread
 
@@ -25,17 +27,30 @@ class RunLog:
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """Numbers of a step."""
         self.table.add(step, values)
-        self.board.log_metrics(values, step)
+        with naming_what_is_full(self._board_folder):
+            for name, value in values.items():
+                self.board.experiment.add_scalar(name, value, step)
 
     def save(self) -> None:
         """Both are on the disk."""
         self.table.save()
-        self.board.save()
+        with naming_what_is_full(self._board_folder):
+            self.board.save()
 
-    def close(self) -> None:
-        """Nothing more comes, or the run was stopped between two validations."""
+    def __enter__(self) -> "RunLog":
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Nothing more comes, or the run was stopped between two validations.
+
+        If something failed before, that is told: the disk that had no room for a model has none for the log either.
+        """
         try:
             self.table.save()
-            self.board.finalize("")
+            with naming_what_is_full(self._board_folder):
+                self.board.finalize("")
+        except OSError:
+            if error is None or isinstance(error, Stopped):
+                raise
         finally:
             threading.excepthook = self.told_elsewhere

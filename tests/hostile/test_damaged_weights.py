@@ -5,12 +5,12 @@ import json
 import logging
 import os
 import pkgutil
-import resource
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
+from full_disk import FullDisk
 from safetensors.torch import load_model
 from tiny import make_spots, tiny_recipe
 from tiny_fit import CrashError, crash_at, fit
@@ -189,20 +189,6 @@ def test_weights_have_the_permissions_of_their_neighbours(tmp_path, umask, mode)
     assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == dict.fromkeys(
         ("config.json", "model.safetensors"), mode
     )
-
-
-class FullDisk:
-    """No file can become larger than `room` bytes: the system refuses it as it refuses to write to a full disk."""
-
-    def __init__(self, room: int):
-        self.room = room
-
-    def __enter__(self) -> None:
-        self.before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (self.room, self.before[1]))
-
-    def __exit__(self, *_) -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, self.before)
 
 
 @pytest.mark.parametrize("room", [100, 3000, 20_000])

@@ -9,14 +9,8 @@ from tiny_table import pretend, pretend_evaluation
 
 from saccade.reproduce.collect import collect, outdated
 from saccade.reproduce.jobs import essence, make_job
-from saccade.reproduce.results import (
-    markdown,
-    mean_and_deviation,
-    median_and_deviation,
-    show,
-    values_of,
-    write_results,
-)
+from saccade.reproduce.results import markdown, values_of, write_results
+from saccade.reproduce.summaries import mean_and_deviation, median_and_deviation, show
 from saccade.reproduce.table_types import ACCURACY, Measure
 from saccade.runs import RunFolder
 from saccade.runs.prediction_tables import PredictionTable

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,18 @@ from saccade.building import build_model
 from saccade.config import ModelConfig
 from saccade.recipes import list_recipes
 from saccade.registry import build
+from saccade.reproduce.collect import fingerprint, job_of
 from saccade.reproduce.jobs import Request, list_jobs, make_job, run_name
 from saccade.reproduce.paper_tables import TABLES
-from saccade.reproduce.results import STATISTICS
+from saccade.reproduce.summaries import STATISTICS
 from saccade.reproduce.table_types import SCALES, Plan, choose
 from saccade.training.recipe import load_recipe
 
-ROWS = [
+EVERY = [
     plan for table in TABLES.values() for row in table.rows for scale in SCALES if (plan := row.plan(scale)) is not None
 ]
+ROWS = [plan for plan in EVERY if not plan.own]
+OWN = [plan for plan in EVERY if plan.own]
 PLANS = sorted({plan._replace(selection=None) for plan in ROWS})  # what is trained
 
 
@@ -35,6 +39,28 @@ def test_every_plan_is_a_recipe_that_ships_with_flags_that_parse(plan: Plan):
 
 def test_different_plans_have_different_folders():
     assert len({run_name(plan) for plan in PLANS}) == len(PLANS)
+
+
+def test_every_plan_for_own_images_is_told_by_its_folder_and_its_command_alone():
+    table = TABLES["default"]
+    assert len({run_name(plan) for plan in OWN}) == len(OWN) == len(table.rows)
+    request = Request(table, data=Path("/sets"), weights=Path("/w.safetensors"))
+    for job in (make_job(request, row, 2) for row in table.rows):
+        job.recipe.check_together()  # as a user's own words are checked
+        source, *flags = job.command[4:]
+        place = "data" if job.recipe.data.generate else "/sets"
+        assert source == job.recipe.data.path == f"{place}/{job.row.group}"
+        assert {"--seed=2", f"--out={job.folder}"} <= {*flags}
+        assert ("--model.features.weights=/w.safetensors" in flags) == (job.recipe.data.generate is None)
+
+
+def test_a_run_that_chooses_for_itself_is_another_one_with_other_words():
+    table = TABLES["default"]
+    rows = {row.name: row for row in table.rows}
+    one, other = rows["signs_default"], rows["signs_cnn"]
+    job = partial(job_of, Request(table))
+    assert fingerprint(job(one, 0)) == fingerprint(job(one, 0))
+    assert len({fingerprint(job(row, seed)) for row in (one, other) for seed in (0, 1)}) == 4
 
 
 def test_nothing_is_trained_twice_for_another_choice_at_inference():

@@ -13,9 +13,9 @@ from pathlib import Path
 from saccade.files import whole_file
 from saccade.reproduce.collect import PROVENANCE
 from saccade.reproduce.figures import DPI
-from saccade.reproduce.results import show
 from saccade.reproduce.speed.contestants import NAME, Contestant, Setting, Timing, by_system
 from saccade.reproduce.speed.figure import speed_plot
+from saccade.reproduce.summaries import show
 from saccade.reproduce.table_types import MEDIAN, Measure
 
 COLUMNS = ("system", "kind", "plain", "network", "k", "patch", "share", "round", "batch", "images_per_second")
