@@ -187,7 +187,7 @@ class Recipe:
             raise ValueError("steps is 0: expected at least 1, or training.frozen, which answers without any")
         if not self.steps and self.data.augmentation.get("name") != "none":
             raise ValueError(
-                f"data.augmentation is {self.data.augmentation.get('name')} and steps is 0: a frozen start looks at the "
+                f"data.augmentation is {self.data.augmentation.get('name')} and steps is 0: a frozen start looks at "
                 "images as they are, so leave --augment out, or give --steps"
             )
         if self.final and self.training.frozen:

@@ -149,7 +149,7 @@ def test_no_steps_need_a_frozen_start():
     with pytest.raises(ValueError, match=r"steps is 0: expected at least 1, or training\.frozen"):
         Recipe(steps=0).check_together()
     augmented = Recipe(steps=0, training=Training(frozen=True), data=DataOptions(augmentation={"name": "flip"}))
-    with pytest.raises(ValueError, match="flip and steps is 0: a frozen start looks at the images as they are"):
+    with pytest.raises(ValueError, match="flip and steps is 0: a frozen start looks at images as they are"):
         augmented.check_together()
     Recipe(steps=0, training=Training(name="tuned", frozen=True)).check_together()
     with pytest.raises(ValueError, match=r"final is true and training\.frozen too"):
