@@ -10,7 +10,7 @@ import pytest
 
 from saccade.recipes import list_recipes
 from saccade.training.phases import Phase, Training
-from saccade.training.recipe import Recipe, dump_recipe, load_recipe, parse_given, parse_recipe
+from saccade.training.recipe import DataOptions, Recipe, dump_recipe, load_recipe, parse_given, parse_recipe
 
 
 def changed(key: str, value: Any, tree: Any = None) -> Any:
