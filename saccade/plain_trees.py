@@ -60,7 +60,7 @@ def check_types(path: Path, tree: Mapping[str, Any], types: Mapping[str, Any], r
 
 def _as_tree(path: Path, tree: Any, remedy: str) -> dict[str, Any]:
     if not isinstance(tree, dict):
-        what = "nothing" if tree is None else f"a {type(tree).__name__}"
+        what = "nothing" if tree is None else "a list" if isinstance(tree, list) else f"just {str(tree)[:40]!r}"
         raise ValueError(f"{path}: holds {what}, expected keys and values; {remedy}")
     if strange := [key for key in tree if not isinstance(key, str)]:
         raise ValueError(f"{path}: no key {strange[0]}: expected keys that are words; {remedy}")

@@ -6,6 +6,7 @@ change something. Commands import what they need when they run, so that `--help`
 
 import argparse
 import io
+import re
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -44,6 +45,29 @@ def build_parser() -> ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     _add_commands(parser, COMMANDS)
     return parser
+
+
+# The parser's names of what a number may be, in words.
+EXPECTED = {
+    "PositiveInt": "a whole number of at least 1",
+    "NonNegativeInt": "a whole number of 0 or more",
+    "PositiveFloat": "a number above 0",
+    "NonNegativeFloat": "a number of 0 or more",
+    "Port": "a port from 0 to 65535",
+}
+
+
+def _explain(error: str) -> str:
+    """The parser's message without the types of Python, and without the name of the command before each argument.
+
+    >>> _explain('Parser key "max_mb": Not of type PositiveFloat: could not convert string to float: \'x\'')
+    '--max-mb is x: expected a number above 0'
+    """
+    error = " ".join(error.split())
+    wrong = re.search(r'Parser key "(\w+)".*: Not of type (\w+): (?:.*: \'(.*)\'|(\S+) does not conform)', error)
+    if wrong is None or wrong[2] not in EXPECTED:
+        return re.sub(r"\b(?:[a-z]+\.)+(\w+)", r"\1", error) if "are required" in error else error
+    return f"--{wrong[1].replace('_', '-')} is {wrong[3] or wrong[4]}: expected {EXPECTED[wrong[2]]}"
 
 
 def _parser(description: str) -> ArgumentParser:
@@ -98,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(words)
     except argparse.ArgumentError as error:
-        return _fail(error, debug, hint=f"; see {_help_for(words)}")
+        return _fail(error if debug else ValueError(_explain(str(error))), debug, hint=f"; see {_help_for(words)}")
     except (ValueError, OSError) as error:
         return _fail(error, debug)
     except KeyboardInterrupt:

@@ -53,7 +53,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
 def predict(args: Namespace) -> int:
     """Predict every image; 1 if one could not be read or drawn."""
     from saccade.images.guarded import SUPPORTED, Guard
-    from saccade.predict.image_paths import find_images, is_list
+    from saccade.predict.image_paths import find_images, is_list, refuse_nothing
     from saccade.predict.line_file import refuse_existing
     from saccade.predict.line_formats import format_of
     from saccade.predict.shards import ImageList, Shard
@@ -68,6 +68,7 @@ def predict(args: Namespace) -> int:
     if args.out and not args.resume:
         refuse_existing(args.out)
     _refuse_inside(args)
+    refuse_nothing(args.images)
     images = ImageList.of(find_images(args.images))
     if not images.count:
         named = ", ".join(f"{source} (the list is empty)" if is_list(source) else source for source in args.images)

@@ -54,6 +54,7 @@ SHORT = {
     "weights": Short("model.features.weights", "its weights, a .safetensors file with timm's key names"),
     "resize": Short("model.preparation.resize", "[height, width] every image is resized to"),
     "task": Short("data.labels", "what labels mean: single, multi, ordinal or regression (default: as they look)"),
+    "augment": Short("data.augmentation", "what training images go through: of flip,rotate90,crop,color,shift; none"),
     "folds": Short("data.folds", "draw so many folds and train one run for each; 0: none, whatever the table has"),
     "skip_bad": Short("data.skip_bad", "true: leave out files that cannot be read instead of stopping there"),
 }
@@ -107,6 +108,8 @@ def _read_minutes(value: str) -> float:
 def _spell_out(name: str, value: str) -> str:
     if name == "backbone":
         return json.dumps({"name": "backbone", "model": value})
+    if name == "augment" and not value.startswith("{"):
+        return json.dumps({"name": value})
     return f"[{value}]" if name == "imports" and not value.startswith("[") else value
 
 
@@ -209,6 +212,7 @@ SHOWN = {
     "model.view.scale": "view",
     "training.name": "training",
     "training.evenly": "classes",
+    "data.augmentation": "augment",
     "model.preparation.resize": "sizes",
     "model.preparation.stream": "reading",
 }
@@ -225,7 +229,7 @@ def show_choices(choices: "Sequence[Choice]") -> "Table":
     for key, name in SHOWN.items():
         if key in reasons:
             value = reasons[key].value
-            shown = value.get("model", value["name"]) if isinstance(value, dict) else _say(value)
+            shown = value.get("model", value["name"].replace(",", ", ")) if isinstance(value, dict) else _say(value)
             table.add_row(name, escape(shown), escape(reasons[key].reason))  # which may name what rich takes for markup
     return table
 

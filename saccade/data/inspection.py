@@ -29,6 +29,7 @@ from saccade.data.folds import fold_names
 from saccade.data.groups import have_groups
 from saccade.data.records import SPLITS, Record, Records
 from saccade.data.splits import parted_groups
+from saccade.data.typical_size import look_at
 from saccade.files import shown
 from saccade.images.bad_image import BadImage, blaming
 from saccade.images.decode import read_pixels
@@ -63,6 +64,12 @@ class Report(NamedTuple):
     def sizes(self) -> Counter[tuple[int, int]]:
         """How many images have which size (height, width)."""
         return Counter(finding.size for finding in self.findings if finding.size)
+
+    def odd(self) -> list[tuple[Record, tuple[int, int]]]:
+        """Images with far fewer or far more pixels than most, and their sizes."""
+        sizes = [finding.size for finding in self.findings]
+        odd = {*look_at([size for size in sizes if size]).odd} if any(sizes) else set()
+        return [(each, size) for each, size in zip(self.records.records, sizes, strict=True) if size and size in odd]
 
     def leaks(self) -> list[list[Record]]:
         """Images that are the same picture and lie in different splits."""
@@ -147,6 +154,10 @@ def show(report: Report, console: Console) -> None:
     _say(console, _describe_sizes(report.sizes()))
     for note in report.records.notes:
         _say(console, note if note.startswith("warning: ") else f"note: {note}")
+    for record, size in (odd := report.odd())[:SHOWN_LEAKS]:
+        _say(console, f"warning: far from the size of most: {record.image} has {size[0]}×{size[1]} px")
+    if odd:
+        _say(console, f"warning: {len(odd)} images are of another size altogether; leave out what is a mistake")
     _show_groups(report.records, console)
     for alike in report.same_in_several("split", "group", "fold")[:SHOWN_LEAKS]:
         places = "  =  ".join(f"{record.image} ({_place(record)})" for record in alike)

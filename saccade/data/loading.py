@@ -10,7 +10,7 @@ from saccade.data import billiard, cub, folders_and_tables, megapixel_images, sw
 from saccade.data.archives import READERS, is_archive, unpack
 from saccade.data.folds import hold_out, with_folds
 from saccade.data.groups import group_by_name
-from saccade.data.records import DataError, Records
+from saccade.data.records import DataError, Records, describe_alike
 from saccade.data.splits import complete, describe_parted
 
 
@@ -132,9 +132,11 @@ def _read(name: str, found: Path, group: str | None, labels: str | None, options
     if labels and "labels" not in known:
         raise DataError(f"{found} is of the kind {name!r}, whose labels have a meaning of their own: leave --task out")
     if "group" in known:
-        return read(found, group=group, **taken)
-    records = read(found, **taken, **options)
-    return records if group is None else group_by_name(records, group)
+        records = read(found, group=group, **taken)
+    else:
+        records = read(found, **taken, **options)
+        records = records if group is None else group_by_name(records, group)
+    return records._replace(notes=(*records.notes, *describe_alike(records.classes)))
 
 
 def source_name(path: Path | str) -> str:

@@ -1,6 +1,7 @@
 """What every data set becomes: a list of images, each a file with its label, split, boxes, group and fold."""
 
-from collections import Counter
+import unicodedata
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -93,3 +94,19 @@ def positive_class(records: Records, wanted: str | None = None) -> str | None:
         return wanted
     number = Counter(record.label for record in records.records)
     return min(reversed(records.classes), key=lambda label: number[label])
+
+
+def describe_alike(classes: Sequence[str]) -> list[str]:
+    """One line, if classes are told apart by capitals, spaces or ways to write an accent alone: often they are one.
+
+    >>> describe_alike(("Red", "blue", "red"))[0][:60]
+    "warning: the classes 'Red' and 'red' differ by capitals or s"
+    """
+    alike = defaultdict(list)
+    for label in classes:
+        alike["".join(unicodedata.normalize("NFKC", label).casefold().split())].append(label)
+    pairs = [" and ".join(map(repr, labels)) for labels in alike.values() if len(labels) > 1]
+    if not pairs:
+        return []
+    some = ", ".join(pairs[:5]) + (", …" if len(pairs) > 5 else "")
+    return [f"warning: the classes {some} differ by capitals or spaces alone; if they are one, give them one name"]

@@ -51,6 +51,8 @@ class NotASlideError(ValueError):
 class OpenSlidePyramid:
     """Levels as OpenSlide sees them; what was never scanned is transparent there and white here."""
 
+    library = "OpenSlide"
+
     def __init__(self, path: Path):
         import openslide  # an extra
 
@@ -76,6 +78,8 @@ class OpenSlidePyramid:
 
 class TiffPyramid:
     """The levels of a TIFF's first image through tifffile, tile by tile (or strip by strip)."""
+
+    library = "tifffile"
 
     def __init__(self, path: Path | Ranged):
         with open_tiff(path) as tiff:
@@ -191,7 +195,7 @@ def open_pyramid(path: Path | Ranged, *, single_file: bool = False) -> OpenSlide
         try:
             opened.append(reader(path))
         except Exception as error:  # a damaged file can raise anything here
-            reasons.append(f"{reader.__name__}: {error}")
+            reasons.append(f"{reader.library}: {error}")
     if not opened and path.suffix.lower() in SLIDE_SUFFIXES and not is_installed("slides"):
         raise BadImage(path, f"slides of scanners need OpenSlide: {how_to_install('slides')}", Fault.UNKNOWN)
     if not opened:

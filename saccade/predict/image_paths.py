@@ -35,6 +35,15 @@ def find_images(sources: Iterable[str]) -> Iterator[str]:
             yield from _match(source)
 
 
+def refuse_nothing(sources: Sequence[str]) -> None:
+    """A name that is no file is that image's error, but where nothing at all is there, somebody mistyped."""
+    if not any(is_url(source) or glob.has_magic(source) or os.path.lexists(source) for source in sources):
+        raise FileNotFoundError(
+            f"{', '.join(sources[:3])}: no such file or folder; give images, a folder of them, a pattern such as "
+            f"'photos/*.jpg', or a {LIST_SUFFIX} file that lists them"
+        )
+
+
 def _find_remote(url: str) -> Iterator[str]:
     suffix = os.path.splitext(name_of(url))[1].lower()
     if suffix == LIST_SUFFIX:
@@ -70,12 +79,11 @@ def _read_list(path: str) -> Iterator[str]:
 
 
 def _match(pattern: str) -> Iterator[str]:
-    if not glob.has_magic(pattern):
-        raise FileNotFoundError(
-            f"{pattern}: no such file or folder; give images, a folder of them, a pattern such as 'photos/*.jpg', or a "
-            f"{LIST_SUFFIX} file that lists them"
-        )
-    yield from sorted(path for path in _expand(pattern) if not os.path.isdir(path))
+    """What a pattern stands for; a name that is none, and no file either, is told by whoever reads it."""
+    if glob.has_magic(pattern):
+        yield from sorted(path for path in _expand(pattern) if not os.path.isdir(path))
+    else:
+        yield pattern
 
 
 def _expand(pattern: str) -> set[str]:

@@ -82,7 +82,8 @@ def train_folds(
     essential = sorted(flag for flag in flags if not flag.startswith(READING))
     flags_given = dict(flag.removeprefix("--").split("=", 1) for flag in essential)
     task = describe_task(records.task, [record.label for record in records.records], records.questions)
-    folds.claim(source=source, flags=flags_given, folds=[*names], task=task)
+    place = source if find_recipe(source) else os.path.abspath(source)
+    folds.claim(source=place, flags=flags_given, folds=[*names], task=task)
     if positive:  # the same in every fold, so that all can be joined
         flags = [*(flag for flag in flags if not flag.startswith("--positive=")), f"--positive={positive}"]
     length = [f"--minutes={minutes:g}"] if minutes else []

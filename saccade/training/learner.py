@@ -12,8 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.data.augment import build_augmentation
+from saccade.data.augment import Pictures, build_augmentation
 from saccade.data.dataset import Batch, ImageDataset, unit_range
+from saccade.images import Sources
 from saccade.model import PatchSelectionModel
 from saccade.options import check_options, read_options
 from saccade.selection import linear_decay
@@ -77,8 +78,7 @@ class Learner(nn.Module):
         if self.full_sigma is not None:
             self.model.selection.sigma = self.sigma(step)
         phase = self.phase(step)
-        image = self.augmentation(unit_range(batch.image))  # a tensor, or sources that are read in parts
-        size = _size_within_padding(batch, image)
+        image, size = self._augmented(batch)
         if not phase.labeled:
             return Learned(self._label_free(image, size, phase))
         choice = {} if phase.choose == "model" else {"select": CHOOSERS[phase.choose](self.model, image, size)}
@@ -87,21 +87,17 @@ class Learner(nn.Module):
         right = self.model.task.right(output.logits, batch.label)
         return Learned(loss, right if right is None else right.mean())
 
+    def _augmented(self, batch: Batch) -> tuple[Images, Sizes]:
+        """Floats, or sources that are read in parts, and the true sizes of images that are padded."""
+        image = unit_range(batch.image)
+        if isinstance(image, Sources):
+            return image, None
+        pictures = self.augmentation(Pictures(image, batch.boxes, batch.size))
+        return pictures.image, pictures.size if pictures.padded else None
+
     def _label_free(self, image: Images, size: Sizes, phase: Phase) -> Float[Tensor, ""]:
         view = self.model.view(self.model.with_positions(image, size))
         return label_free_loss(self.model.scorer(view).scores, detail_of(self.model, image, size), **phase.loss)
-
-
-def _size_within_padding(batch: Batch, image: Images) -> Sizes:
-    """The true sizes of images that are padded, else None."""
-    if not (batch.size != batch.size.new_tensor(batch.image.shape[-2:])).any():
-        return None
-    if image.shape != batch.image.shape:
-        raise ValueError(
-            "the augmentation crops, and images of different sizes are padded to the largest of a batch: give all "
-            "of them one size with model.preparation.resize"
-        )
-    return batch.size
 
 
 def _check_model(model: System, recipe: Recipe) -> None:

@@ -8,10 +8,11 @@
 
 import json
 import math
+import os
 import re
 from argparse import ArgumentError
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
@@ -20,7 +21,7 @@ import yaml
 from jsonargparse import ActionConfigFile, ArgumentParser, Namespace  # pyright: ignore[reportPrivateImportUsage]
 
 from saccade.config import Stages
-from saccade.options import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, Range, check_ranges, describe, fits
+from saccade.options import AT_LEAST_ONE, KEYS, NOT_NEGATIVE, POSITIVE, Range, check_ranges, describe, fits
 from saccade.plain_trees import read_yaml
 from saccade.recipes import find_recipe
 from saccade.training.phases import Plan, Training
@@ -50,7 +51,7 @@ class DataOptions:
         fold: the one fold that is tested, trained on the others (default: all of them, one after the other)
         labels: what labels of one's own mean: single, multi, ordinal or regression; of several questions
             QUESTION=TASK,… (default: what they look like)
-        augmentation: what training images go through: a name and its options
+        augmentation: what training images go through: names with commas between them, and their options
         workers: processes that read images ahead (default: half of the cores)
         cache_gb: keep decoded training images in memory, up to this many GB in each process that reads
         skip_bad: leave out files that cannot be read instead of stopping there
@@ -173,6 +174,14 @@ class Recipe:
         """Steps between two validations."""
         return self.validate_every or max(1, self.plan.total // 20)
 
+    def found_from_anywhere(self) -> "Recipe":
+        """The same with the whole path of its data: a run is evaluated from other folders than it was started in."""
+        data = self.data
+        generate = data.generate and {
+            key: os.path.abspath(value) if key == "source" and value else value for key, value in data.generate.items()
+        }
+        return replace(self, data=replace(data, path=data.path and os.path.abspath(data.path), generate=generate))
+
     def check_together(self) -> None:
         """Refuse values that cannot go together; each alone was looked at when it was set."""
         processes = self.devices * self.nodes
@@ -183,6 +192,11 @@ class Recipe:
             )
         if not (self.steps or self.training.frozen):
             raise ValueError("steps is 0: expected at least 1, or training.frozen, which answers without any")
+        if not self.steps and self.data.augmentation.get("name") != "none":
+            raise ValueError(
+                f"data.augmentation is {self.data.augmentation.get('name')} and steps is 0: a frozen start looks at "
+                "images as they are, so leave --augment out, or give --steps"
+            )
         if self.final and self.training.frozen:
             raise ValueError(
                 "final is true and training.frozen too, which asks the validation images what to make the model of: "
@@ -292,6 +306,8 @@ def _explain(error: str) -> str:
         for name in key.split("."):
             annotation = get_type_hints(annotation)[name]
         return f"{key} is {value.strip()}: expected {describe(annotation)}"
+    if section := re.match(r'Parser key "([\w.]+)":\s+Unable to load config \'(.*?)\'', error, re.DOTALL):
+        return f"{section[1]} is {section[2]}: expected {KEYS}"
     return f"{' '.join(error.split())}; see saccade train --help"
 
 

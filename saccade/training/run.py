@@ -19,6 +19,7 @@ from saccade.config import ModelConfig
 from saccade.data.dataset import ImageDataset, batch_of_one
 from saccade.data.loading import load_as_given, source_name
 from saccade.data.records import UNSPLIT, DataError, Records, positive_class
+from saccade.data.typical_size import look_at
 from saccade.evaluation import wilson_interval
 from saccade.files import naming_what_is_full, shown
 from saccade.options import read_options
@@ -27,6 +28,7 @@ from saccade.system import System
 from saccade.tasks.labels import questions_of
 from saccade.tasks.task import describe_task
 from saccade.training.batches import open_records, open_split, with_validation
+from saccade.training.defaults import refuse_too_small, sample_sizes
 from saccade.training.devices import make_fabric, share_norms
 from saccade.training.evaluations import run_through, save_evaluation
 from saccade.training.folder import check_folder
@@ -56,6 +58,7 @@ def train(
     >>> train(load_recipe("signs/perturbed"), "runs/signs")  # doctest: +SKIP
     """
     files, console = folder if isinstance(folder, RunFolder) else RunFolder(folder), console or Console()
+    recipe = recipe.found_from_anywhere()
     recipe.check_together()
     check_parts(recipe.model, recipe.imports)
     check_folder(files, recipe)
@@ -66,6 +69,8 @@ def train(
     seed_everything(recipe.seed, verbose=False)
     data = open_data(recipe, records)
     learner = make_learner(recipe, data)
+    for dataset in data.values():
+        refuse_too_small(dataset.records, learner.model)
     fabric.launch()  # other processes come here by themselves
     files.writes = fabric.is_global_zero
     console = console if fabric.is_global_zero else Console(quiet=True)
@@ -162,13 +167,19 @@ def _show_numbers(summary: Mapping[str, Any], console: Console) -> None:
 
 
 def model_config(recipe: Recipe, dataset: ImageDataset) -> ModelConfig:
-    """The recipe's stages, for the classes of a data set and images of the size of the first, as it is evaluated."""
+    """The recipe's stages, for the classes of a data set and images of the size of the first, as it is evaluated.
+
+    If that one is of another kind than most, it is the size of most.
+    """
     image, records, classes = batch_of_one(dataset[0].image), dataset.records, dataset.records.classes
+    size, preparation = (image.shape[-2], image.shape[-1]), recipe.model.preparation
+    if preparation.resize is None and size in (images := look_at(sample_sizes(records))).odd:
+        size = images.typical
     return ModelConfig(
         **vars(recipe.model),
         num_classes=len(classes) or 1,
         task=describe_task(records.task, [record.label for record in records.records], records.questions),
-        image_size=recipe.model.preparation.seen_size((image.shape[-2], image.shape[-1])),
+        image_size=preparation.seen_size(size),
         classes=classes,
         positive=positive_class(records, recipe.positive),
         imports=recipe.imports,

@@ -7,11 +7,13 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from tiny import make_spots, tiny_recipe
 from tiny_run import make_tiny_run
 
 from saccade.cli import main
 from saccade.cli.train import read_words, run_name
+from saccade.training.phases import Training
 from saccade.training.recipe import dump_recipe, load_recipe
 
 
@@ -41,6 +43,8 @@ def recipe(tmp_path) -> Path:
         (["--weights", "nowhere.safetensors"], "'weights'"),
         (["--model.selection.kk", "3"], "has no option 'kk': it takes k, sigma"),
         (["--model.selection.sigma", "abc"], "selection 'perturbed': sigma is \"abc\", expected a number"),
+        (["--augment", "flip,flop"], "unknown augmentation 'flop': expected one of none, shift, color, crop, flip"),
+        (["--optimizer", "fast"], "optimizer is fast: expected keys with values"),
         (["--model.selection", "abc"], "model.selection is abc: expected keys with values"),
         (["--model.features.name", "[a]"], "unknown features ['a']: expected one of"),
         (["--model.system", "rnn"], "unknown system 'rnn'"),
@@ -208,6 +212,31 @@ def test_other_images_of_the_same_name_are_not_taken_for_the_run_s_own(pets, run
     pets.rename(other)
     assert main(["train", str(other), *run_of_pets]) == 2
     assert f"data.path {pets} there, {other} here" in capsys.readouterr().err
+
+
+def test_a_run_is_evaluated_from_any_folder(pets, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(pets.parent)
+    recipe = tmp_path / "tiny.yaml"
+    recipe.write_text(dump_recipe(replace(tiny_recipe(Path("pets")), training=Training(), steps=1)))
+    assert main(["train", str(recipe), "--model.preparation.resize", "[64,64]", "--out", "run"]) == 0
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert main(["evaluate", str(tmp_path / "run")]) == 0
+    assert f"images of {pets}" in capsys.readouterr().out
+    words = [str(recipe), "--model.preparation.resize", "[64,64]", "--out", str(tmp_path / "run")]
+    assert main(["train", *words, "--data.path", "../pets"]) == 0  # the same data: it is finished, not refused
+
+
+def test_images_too_small_for_the_model_are_named_before_training(pets, tmp_path, capsys):
+    Image.new("RGB", (1, 1)).save(pets / "cat" / "icon.png")
+    recipe = tmp_path / "tiny.yaml"
+    stages = replace(tiny_recipe(pets).model, extraction={"patch": 4}, selection={"name": "hard", "k": 2})
+    recipe.write_text(
+        dump_recipe(replace(tiny_recipe(pets, training=Training()), model=replace(stages, view={"scale": 1.0})))
+    )
+    assert main(["train", str(recipe), "--out", str(tmp_path / "run")]) == 2
+    assert "cat/icon.png (1×1 px): too small, since a model with this patch and view needs 2" in capsys.readouterr().err
 
 
 def test_evaluation_with_patches_chosen_otherwise(tmp_path, capsys):

@@ -35,6 +35,16 @@ def test_slides_of_scanners_are_images(suffix, tmp_path):
     assert [record.image.name for record in load_folder(tmp_path).records] == [f"1{suffix}"] * 2
 
 
+@pytest.mark.parametrize("labels", [("Red", "red"), ("caf\u00e9", "cafe\u0301"), ("no crack", "nocrack")])
+def test_classes_written_nearly_alike_are_two_and_told(labels, tmp_path):
+    put_images(tmp_path, *(f"{label}/{n}.png" for label in (*labels, "blue") for n in range(4)))
+    records = load(tmp_path)
+    assert len(records.classes) == 3
+    (note,) = (note for note in records.notes if "differ by capitals or spaces alone" in note)
+    assert all(repr(label) in note for label in labels)
+    assert "blue" not in note
+
+
 def test_class_folders_are_read_at_any_depth(tmp_path):
     put_images(tmp_path, "cat/1.jpg", "cat/2020/2.PNG", "dog/1.tif", ".cache/x/1.jpg", "dog/.hidden.jpg")
     (tmp_path / "dog" / "notes.txt").write_text("good dog")

@@ -51,6 +51,12 @@ def test_a_pyramid_above_the_limit_is_looked_at_in_parts(tmp_path):
     assert len(examined(Records(tmp_path, ("cat",), images), max_pixels=1000).bad()) == 4  # which decodes whole files
 
 
+def test_stray_thumbnails_are_named(tmp_path):
+    images = [put(tmp_path / f"{n}.png", noise(40, 40)) for n in range(9)] + [put(tmp_path / "icon.png", noise(4, 5))]
+    report = examined(Records(tmp_path, ("cat",), tuple(Record(image, "cat", "train") for image in images)))
+    assert f"warning: far from the size of most: {tmp_path / 'icon.png'} has 4×5 px\n" in shown(report)
+
+
 def test_the_same_picture_in_two_splits_is_found_in_any_lossless_format(tmp_path):
     picture, gray = noise(), RNG.integers(0, 256, (8, 8), dtype=np.uint8)
     records = (

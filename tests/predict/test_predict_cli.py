@@ -76,6 +76,15 @@ def test_a_line_is_what_the_predictor_says(run, photos, capsysbinary):
         np.testing.assert_allclose([box["score"] for box in line["boxes"]], scores, rtol=1e-5)
 
 
+def test_a_missing_file_is_a_line_of_its_own_and_stops_no_other(run, photos, capsys):
+    assert predict(run, "photos/0.png", "nowhere.png", "photos/1.png", "--out", "out.jsonl") == 1
+    rows = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    assert [row["image"] for row in rows] == ["photos/0.png", "nowhere.png", "photos/1.png"]
+    assert rows[1] == {"image": "nowhere.png", "error": "no such file"}
+    assert all("label" in row for row in (rows[0], rows[2]))
+    assert "nowhere.png: no such file" in capsys.readouterr().err
+
+
 def test_two_processes_do_not_write_one_file(run, photos, monkeypatch, capsys):
     monkeypatch.setattr(line_file, "WAIT_S", 0.2)
     with line_file.open_alone(Path("out.jsonl"), resumes=False):

@@ -49,7 +49,10 @@ def test_a_run_under_way_lacks_only_what_is_not_there_yet(run_folder):
     [
         (lambda run: (run / "recipe.yaml").unlink(), r"no recipe.yaml in it, so it is not a run; give a folder"),
         (lambda run: (run / "recipe.yaml").write_text("a: [1"), r"recipe.yaml: not YAML"),
-        (lambda run: (run / "recipe.yaml").write_text("just words"), r"holds a str, expected keys and values; restore"),
+        (
+            lambda run: (run / "recipe.yaml").write_text("just words"),
+            r"holds just 'just words', expected keys and values; restore",
+        ),
         (lambda run: (run / "run.json").write_text("{"), r"run.json: not JSON.*; restore"),
         (lambda run: (run / "run.json").write_text("{}"), r"run.json: .* earlier version .*; train again"),
         (lambda run: (run / "evaluation" / "test.json").write_text("[]"), r"test.json: holds a list.*evaluate"),

@@ -18,13 +18,15 @@ def spots(tmp_path_factory):
     return make_spots(tmp_path_factory.mktemp("data") / "spots", 20)
 
 
-def test_crops_of_images_of_different_sizes_are_refused(tmp_path):
+def test_crops_are_taken_within_each_of_images_of_different_sizes(tmp_path):
     recipe = tiny_recipe(make_spots(tmp_path / "spots", 20, sizes=(64, 80)), training=Training())
     stages = replace(recipe.model, preparation=Preparation(crop=(48, 48)))
     learner, data = make_parts(replace(recipe, model=stages, data=replace(recipe.data, augmentation={"name": "cub"})))
     batch = collate([data["train"][number] for number in range(4)])
-    with pytest.raises(ValueError, match=r"crops, .* one size with model\.preparation\.resize"):
-        learner(batch, 0)
+    assert batch.image.shape[-2:] == (80, 80)
+    image, size = learner._augmented(batch)
+    assert image.shape[-2:] == (48, 48)
+    assert size is None  # no padding is left
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from saccade.recipes import list_recipes
 from saccade.training.phases import Phase, Training
-from saccade.training.recipe import Recipe, dump_recipe, load_recipe, parse_given, parse_recipe
+from saccade.training.recipe import DataOptions, Recipe, dump_recipe, load_recipe, parse_given, parse_recipe
 
 
 def changed(key: str, value: Any, tree: Any = None) -> Any:
@@ -148,6 +148,9 @@ def test_checking_does_not_wait_for_torch():
 def test_no_steps_need_a_frozen_start():
     with pytest.raises(ValueError, match=r"steps is 0: expected at least 1, or training\.frozen"):
         Recipe(steps=0).check_together()
+    augmented = Recipe(steps=0, training=Training(frozen=True), data=DataOptions(augmentation={"name": "flip"}))
+    with pytest.raises(ValueError, match="flip and steps is 0: a frozen start looks at images as they are"):
+        augmented.check_together()
     Recipe(steps=0, training=Training(name="tuned", frozen=True)).check_together()
     with pytest.raises(ValueError, match=r"final is true and training\.frozen too"):
         Recipe(final=True, training=Training(name="tuned", frozen=True)).check_together()

@@ -1,15 +1,12 @@
 """What a default may depend on, and what it is: a value with its reason. See `defaults`."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from saccade.data.records import Records
+from saccade.data.typical_size import Images
 
 Size = tuple[int, int]
-
-# A few images with this many times fewer or more pixels than most are more likely a mistake than meant.
-ODD_FACTOR, ODD_SHARE = 16, 0.02
 
 
 class Choice(NamedTuple):
@@ -18,37 +15,6 @@ class Choice(NamedTuple):
     key: str
     value: Any
     reason: str
-
-
-class Images(NamedTuple):
-    """What sizes say: one that stands for all, those to fit, and the few that are of another kind altogether."""
-
-    typical: Size
-    ordinary: tuple[Size, ...]
-    odd: tuple[Size, ...]
-
-    @property
-    def shortest(self) -> int:
-        """The shortest side of the ordinary images."""
-        return min(min(size) for size in self.ordinary)
-
-    @property
-    def largest(self) -> Size:
-        """The size with the most pixels."""
-        return max((*self.ordinary, *self.odd), key=math.prod)
-
-
-def look_at(seen: Sequence[Size]) -> Images:
-    """Sort sizes (height, width) into the typical, the ordinary and the odd.
-
-    >>> look_at([(100, 100)] * 98 + [(90, 100), (9, 9)])
-    Images(typical=(100, 100), ordinary=((90, 100), (100, 100)), odd=((9, 9),))
-    """
-    typical = sorted(seen, key=math.prod)[len(seen) // 2]
-    odd = [size for size in seen if not 1 / ODD_FACTOR <= math.prod(size) / math.prod(typical) <= ODD_FACTOR]
-    if len(odd) > ODD_SHARE * len(seen):
-        odd = []
-    return Images(typical, tuple(sorted({size for size in seen if size not in odd})), tuple(odd))
 
 
 class Known(NamedTuple):

@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
+from saccade.data.typical_size import ODD_FACTOR
 from saccade.extraction.receptive_field import ReceptiveField
 from saccade.images import view_size
 from saccade.registry import build
-from saccade.training.defaults.choices import ODD_FACTOR, Choice, Known, Size, percent, show
+from saccade.training.defaults.choices import Choice, Known, Size, percent, show
 
 
 class Rule(NamedTuple):
@@ -58,7 +59,7 @@ def choose_sizes(known: Known) -> Iterator[Choice]:
             "largest: if what matters grows with the picture, resize all with --model.preparation.resize"
         )
     if known.images.odd:
-        odd = ", ".join(map(show, known.images.odd[:3]))
+        odd = ", ".join(map(show, [*dict.fromkeys(known.images.odd)][:3]))
         reason += f"; far from the rest, and without a say in patch, K and view: {odd}; leave out what is a mistake"
     yield Choice("model.preparation.resize", None, reason)
 

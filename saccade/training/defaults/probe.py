@@ -5,6 +5,7 @@ import threading
 import urllib.request
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 
 from PIL import ExifTags, Image, UnidentifiedImageError
 
@@ -30,6 +31,30 @@ def sample_sizes(records: Records, count: int = 200) -> list[tuple[int, int]]:
             f"{records.root}: none of {len(drawn)} images can be read; `saccade data check {records.root}` says why"
         )
     return sizes
+
+
+def refuse_too_small(records: Records, model: Any) -> None:
+    """Name the images in which `model` has too few places to choose from: it would stop at the first of them."""
+    slots = getattr(model.selection, "k", None)
+    if slots is None or not hasattr(model, "grid") or model.config.preparation.resize:
+        return
+    sizes = {record.image: _header_size(record.image) for record in records.records}
+    room = {size: _candidates(model, size) for size in {*sizes.values()} if size}
+    small = [(image, size) for image, size in sizes.items() if size and room[size] < slots]
+    if small:
+        named = ", ".join(f"{image} ({size[0]}×{size[1]} px)" for image, size in small[:3])
+        more = f" and {len(small) - 3:,} more" if len(small) > 3 else ""
+        raise DataError(
+            f"{named}{more}: too small, since a model with this patch and view needs {slots} places to choose from; "
+            "leave out what is a mistake, or give all images one size with --resize"
+        )
+
+
+def _candidates(model: Any, size: tuple[int, int]) -> int:
+    try:
+        return model.grid(size).num_candidates
+    except ValueError:  # the view is smaller than what a score looks at
+        return 0
 
 
 def _header_size(path: Path) -> tuple[int, int] | None:

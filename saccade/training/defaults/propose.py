@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from saccade.data.records import Records
+from saccade.data.typical_size import look_at
 from saccade.images.decode import MAX_PIXELS
-from saccade.training.defaults.choices import Choice, Known, Size, look_at, show
+from saccade.training.defaults.choices import Choice, Known, Size, show
 from saccade.training.defaults.patch_grid import choose_k, choose_patch, choose_sizes, choose_view
 from saccade.training.defaults.probe import weights_within_reach
 
@@ -160,13 +161,17 @@ def choose_augmentation(known: Known) -> Iterator[Choice]:
     """What is safe for any picture: neither mirrored nor turned, since letters and signs must not be."""
     if "data.augmentation.name" in known.values or known.values.get("model.preparation.stream"):
         return
-    shift_px = 0 if known.selects else known.images.shortest // 20
+    if known.values.get("steps") == 0:
+        return
+    shift_px = known.images.shortest // 20
+    value = {"name": "color"} if known.selects else {"name": "shift,color", "max_px": shift_px}
     reason = (
         "in other light, but not moved: the black border of a moved picture is the strongest detail in it"
         if known.selects
         else f"moved by up to {shift_px} px and in other light, as in the paper"
     )
-    yield Choice("data.augmentation", {"name": "shift_and_light", "max_px": shift_px}, reason)
+    reason += "; if a mirrored picture means the same, --augment color,flip, and if a turned one does, rotate90 too"
+    yield Choice("data.augmentation", value, reason)
 
 
 def choose_start(known: Known) -> Iterator[Choice]:

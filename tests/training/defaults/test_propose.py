@@ -153,6 +153,12 @@ def test_a_single_odd_image_changes_no_geometry_and_is_named(odd):
     assert together["batch"] * max(math.prod(odd), 1000**2) <= 100e6  # padded to the largest it must fit into memory
 
 
+def test_several_stray_thumbnails_change_no_geometry():
+    alone, together = choose([(1000, 1000)] * 80), choose([(1000, 1000)] * 80 + [(20, 20), (12, 30)] * 8)
+    for key in ("model.extraction.patch", "model.selection.k", "model.view.scale"):
+        assert alone[key] == together[key]
+
+
 def test_many_small_images_are_no_oddity():
     seen = [(1000, 1000)] * 60 + [(100, 100)] * 40
     assert_good(choose(seen), seen)
