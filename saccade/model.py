@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -137,12 +136,10 @@ class PatchSelectionModel(System):
         class_weight: Float[Tensor, " L"] | None = None,
         entropy_coefficient: float = 0.01,
         mixture_coefficient: float = 0.0,
-        context_coefficient: float = 0.0,
     ) -> Float[Tensor, ""]:
         """What training makes small: `selection_loss`, and on request what parts of the model say alone.
 
         mixture_coefficient: how much `mixture_loss` counts, where one patch is enough to answer.
-        context_coefficient: how much the answer without any patch counts: cross-entropy of the context alone.
         """
         choice = output.choice
         loss = selection_loss(
@@ -150,8 +147,6 @@ class PatchSelectionModel(System):
         )
         if mixture_coefficient:
             loss = loss + mixture_coefficient * self._mixture_loss(choice, label, class_weight)
-        if context_coefficient:
-            loss = loss + context_coefficient * self._context_loss(choice.context, label, class_weight)
         return loss
 
     def _mixture_loss(self, choice: Choice, label: Tensor, class_weight: Tensor | None) -> Tensor:
@@ -167,15 +162,6 @@ class PatchSelectionModel(System):
         no_context = alone.new_zeros(*alone.shape[:2], choice.context.shape[1])
         slot_logits = self.prediction(torch.cat([alone, no_context], dim=2))  # B K L
         return mixture_loss(slot_logits, slot_scores, label, class_weight=class_weight)
-
-    def _context_loss(self, context: Tensor, label: Tensor, class_weight: Tensor | None) -> Tensor:
-        if not context.shape[1]:
-            raise ValueError(
-                "context_coefficient asks for an answer without patches, and nothing else is seen of the image: use "
-                "the scorer backbone"
-            )
-        no_patch = context.new_zeros(len(label), self.aggregation.width)
-        return F.cross_entropy(self.prediction(torch.cat([no_patch, context], dim=1)), label, weight=class_weight)
 
     def _read(self, patches: Float[Tensor, "B K C P Q"]) -> Float[Tensor, "B K D"]:
         """Features of the slots."""
