@@ -136,21 +136,17 @@ class PatchSelectionModel(System):
         class_weight: Float[Tensor, "*W"] | None = None,
         entropy_coefficient: float = 0.01,
         mixture_coefficient: float = 0.0,
-        context_coefficient: float = 0.0,
     ) -> Float[Tensor, ""]:
         """What training makes small: the task's loss, and on request the scores' entropy and what parts say alone.
 
         entropy_coefficient: how much of the entropy of the raw scores is taken away, as in `selection_loss`.
         mixture_coefficient: how much `mixture_of_answers` counts, where one patch is enough to answer.
-        context_coefficient: how much the answer without any patch counts: the task's loss of the context alone.
         """
         choice = output.choice
         loss = self.task.loss(output.logits, label, class_weight)
         loss = loss - entropy_coefficient * score_entropy(choice.raw_scores)
         if mixture_coefficient:
             loss = loss + mixture_coefficient * self._mixture_loss(choice, label, class_weight)
-        if context_coefficient:
-            loss = loss + context_coefficient * self._context_loss(choice.context, label, class_weight)
         return loss
 
     def evidence(self, output: Output) -> Float[Tensor, "B S L"] | None:
@@ -190,15 +186,6 @@ class PatchSelectionModel(System):
         slot_logits = self._answer_alone(choice, alone)  # B K L
         losses = self.task.losses(slot_logits, label[:, None])  # B K parts
         return mixture_of_answers(losses, slot_scores, self.task.weigh(label, class_weight))
-
-    def _context_loss(self, context: Tensor, label: Tensor, class_weight: Tensor | None) -> Tensor:
-        if not context.shape[1]:
-            raise ValueError(
-                "context_coefficient asks for an answer without patches, and nothing else is seen of the image: use "
-                "the scorer backbone"
-            )
-        no_patch = context.new_zeros(len(label), self.aggregation.width)
-        return self.task.loss(self.prediction(torch.cat([no_patch, context], dim=1)), label, class_weight)
 
     def _read(self, patches: Float[Tensor, "B K C P Q"]) -> Float[Tensor, "B K D"]:
         """Features of the slots."""

@@ -9,7 +9,6 @@ IN_PHASES: dict[str, Callable[[Phase], bool]] = {
     "label-free steps": lambda phase: not phase.labeled,
     "guided start": lambda phase: phase.guided,
     "mixture loss": lambda phase: phase.labeled and bool(phase.loss.get("mixture_coefficient")),
-    "context loss": lambda phase: phase.labeled and bool(phase.loss.get("context_coefficient")),
     "classes dealt evenly": lambda phase: phase.labeled and phase.deal == "evenly",
     "slow scorer": lambda phase: phase.labeled and phase.scorer.rate * phase.scorer.start < 1,
     "fast scorer": lambda phase: phase.labeled and phase.scorer.rate > 1,

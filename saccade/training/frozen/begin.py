@@ -64,7 +64,7 @@ def say(start: FrozenStart) -> str:
     if start.patches is None:
         return "patches do not help here: a plain network on the view is the better model"
     where = {"detail": "lie where the view lacks detail", "search": "lie where the search looks"}[start.patches]
-    return f"taken: {start.taken.name}; patches {where}"
+    return f"taken: {start.taken.name}; patches {where}{'; mirror images are looked at, too' if start.mirrored else ''}"
 
 
 def _describe(start: FrozenStart) -> dict[str, object]:
@@ -72,4 +72,4 @@ def _describe(start: FrozenStart) -> dict[str, object]:
         {"name": each.name, "loss": each.loss, "accuracy": None if math.isnan(each.accuracy) else each.accuracy}
         for each in start.answers
     ]
-    return {"answers": answers, "taken": start.taken.name, "patches": start.patches}
+    return {"answers": answers, "taken": start.taken.name, "patches": start.patches, "mirrored": start.mirrored}

@@ -8,8 +8,9 @@
 
 Nothing has to be found before something can be read, so it starts every time. Each answer is learnt alone, and judged
 by the log-loss on images that its head never saw (`heads`): a network that may learn knows its images by heart, and
-then any patch explains the label. An answer is added where that makes the log-loss smaller. Beside the glance alone,
-patches must gain more than a standard error: otherwise a plain network on the view is the better model.
+then any patch explains the label. An answer is added where that makes the log-loss smaller, and mirror images are
+looked at, too, where the search's becomes smaller by it. Beside the glance alone, patches must gain more than a
+standard error: otherwise a plain network on the view is the better model.
 
 The validation images are one of the parts on which heads are judged. So there are two models: one that never saw them,
 from which training goes on and which it must beat, and one that saw everything.
@@ -32,7 +33,7 @@ from saccade.config import ModelConfig
 from saccade.data.dataset import Batch, unit_range
 from saccade.data.groups import deal
 from saccade.data.records import Records
-from saccade.features.cells import CellAttention
+from saccade.features.cells import CellAttention, with_mirrored
 from saccade.system import System
 from saccade.tasks.task import Task
 from saccade.training.frozen.heads import (
@@ -51,9 +52,10 @@ from saccade.training.label_free import label_free_loss, missing_detail
 
 PARTS = 3  # of the training images, beside the validation images
 SCALES = [2.0 ** (power / 2) for power in range(-10, 4)]
+MOST_MIRRORED = 1000  # images: more are looked at once, and have less need of it
 EVERY = 7  # cells of a view that are looked at for mean and variance
 Batches = Callable[[str], Iterable[Batch]]
-BagLoss = Callable[[BagHead, Float[Tensor, "B K D r c"], Int[Tensor, " B"]], Tensor]
+BagLoss = Callable[[BagHead, Float[Tensor, "B V K D r c"], Int[Tensor, " B"]], Tensor]
 
 
 class Answer(NamedTuple):
@@ -78,12 +80,14 @@ class Answer(NamedTuple):
 class FrozenStart(NamedTuple):
     """The answers that were learnt, which of them the model adds up, and the model: blind to val, and seeing it.
 
-    patches: by what they are chosen; None if a plain network on the view is the better model.
+    patches:  by what they are chosen; None if a plain network on the view is the better model.
+    mirrored: whether mirror images are looked at, too.
     """
 
     answers: tuple[Answer, ...]
     taken: Answer
     patches: str | None
+    mirrored: bool
     blind: System
     seeing: System
 
@@ -142,8 +146,10 @@ def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, 
     torch.manual_seed(seed)
     model: Any = build_model(config).eval().requires_grad_(False)
     judge = Judge(val, train, model.task, seed)
-    views = _see_views(model, batches("views"))
-    standard = Standard.of(torch.cat([cells[0].flatten(1).T[::EVERY].float() for cells in views.cells]))
+    mirrors = len(judge.part) <= MOST_MIRRORED
+    views = _see_views(model, batches("views"), mirrors)
+    once = [cells[:1] for cells in views.cells]
+    standard = Standard.of(torch.cat([cells[0, 0].flatten(1).T[::EVERY].float() for cells in once]))
 
     def teach(attention: CellAttention, bags: Bags, loss: BagLoss, passes: int = PASSES) -> CrossFitted[BagHead]:
         def fit(places: Int[Tensor, " m"]) -> BagHead:
@@ -158,28 +164,35 @@ def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, 
         return losses.sum(dim=2).mean()
 
     def by_detail(head: BagHead, cells: Tensor, places: Tensor) -> Tensor:
-        scores = head.attention(cells[:, 0]).scores
+        scores = head.attention(cells[:, 0, 0]).scores
         return label_free_loss(scores, torch.stack([views.detail[place] for place in places]))
 
     def judge_bags(name: str, heads: CrossFitted[BagHead], bags: Bags) -> Answer:
         said = judge.out_of_fold(heads, lambda head, place: head(standardize(bags[place : place + 1], standard))[0])
         return judge.judge(name, torch.stack(said).mean(dim=2), {name: 1.0})
 
-    glance = cross_fit(partial(judge.fit_glance, views.whole), judge.part)
-    said = judge.out_of_fold(glance, lambda head, place: head(views.whole[place]))
+    search = teach(model.scorer.attention, once, by_label)
+    by_search = judge_bags("search", search, once)
+    mirrored = False
+    if mirrors:
+        search_both = teach(model.scorer.attention, views.cells, by_label)
+        by_both = judge_bags("search", search_both, views.cells)
+        if mirrored := by_both.loss < by_search.loss:
+            search, by_search, model = search_both, by_both, _mirroring(model)
+    whole = views.whole.mean(dim=1) if mirrored else views.whole[:, 0]
+    glance = cross_fit(partial(judge.fit_glance, whole), judge.part)
+    said = judge.out_of_fold(glance, lambda head, place: head(whole[place]))
     by_glance = judge.judge("glance", torch.stack(said), {"glance": 1.0})
-    search = teach(model.scorer.attention, views.cells, by_label)
-    by_search = judge_bags("search", search, views.cells)
     both = judge.add(by_glance, by_search)
     view = min((by_glance, by_search, both), key=lambda answer: answer.loss)
     # Where the view as a whole says most, what is to be found is not what the search found.
     where = search
     if view is by_glance:
-        where = teach(model.scorer.attention, views.cells, by_detail, LABEL_FREE_PASSES)
+        where = teach(model.scorer.attention, once, by_detail, LABEL_FREE_PASSES)
     scores = judge.out_of_fold(
-        where, lambda head, place: head.attention(standardize(views.cells[place : place + 1], standard)[:, 0]).scores
+        where, lambda head, place: head.attention(standardize(once[place : place + 1], standard)[:, 0, 0]).scores
     )
-    patches = _see_patches(model, scores, batches("patches"))
+    patches = _see_patches(model, scores, batches("patches"), mirrored)
     read = teach(model.features.attention, patches, by_label)
     by_patches = judge_bags("patches", read, patches)
     together = judge.add(view, by_patches)
@@ -189,44 +202,49 @@ def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, 
     needed = gain.std() / len(gain) ** 0.5 if view is by_glance else 0.0
     taken = together if gain.mean() > needed else view
     if taken is by_glance:
-        return FrozenStart(answers, taken, None, *_fit_plain(config, judge, batches("views")))
+        return FrozenStart(answers, taken, None, False, *_fit_plain(config, judge, batches("views")))
     fitted = (
         _install(model, taken.parts, standard, glance.blind[0], where.blind[0], read.blind[0]),
         _install(model, taken.parts, standard, glance.seeing, where.seeing, read.seeing),
     )
-    return FrozenStart(answers, taken, "detail" if view is by_glance else "search", *fitted)
+    return FrozenStart(answers, taken, "detail" if view is by_glance else "search", mirrored, *fitted)
 
 
 # ---- what the network sees
 
 
 class _Views(NamedTuple):
-    """Of each image: cells of its view, features of the whole, and the detail its view lacks at each candidate."""
+    """Of each image: cells of its view, features of the whole, and the detail its view lacks at each candidate.
 
-    cells: list[Tensor]  # 1 D rows cols
-    whole: Float[Tensor, "n G"]
+    V is 1, or 2 if its mirror image was looked at, too.
+    """
+
+    cells: list[Tensor]  # V 1 D rows cols
+    whole: Float[Tensor, "n V G"]
     detail: list[Tensor]  # N
 
 
 @torch.inference_mode()
-def _see_views(model: Any, batches: Iterable[Batch]) -> _Views:
+def _see_views(model: Any, batches: Iterable[Batch], mirrors: bool) -> _Views:
     cells, whole, detail = [], [], []
     for image in _images(model, batches):
         view = model.view(image)
-        seen = model.scorer.stages(view)
-        cells.append(seen.cells.half())  # half of the memory: 0.3 MB an image
-        whole.append(seen.whole[0])
+        seen = model.scorer.stages(with_mirrored(view) if mirrors else view)
+        cells.append(seen.cells[:, None].half())  # half of the memory: 0.3 MB an image
+        whole.append(seen.whole)
         detail.append(missing_detail(image, view, model.grid(image.shape[-2:]))[0])
     return _Views([each.clone() for each in cells], torch.stack(whole).clone(), [each.clone() for each in detail])
 
 
 @torch.inference_mode()
-def _see_patches(model: Any, scores: list[Tensor], batches: Iterable[Batch]) -> list[Tensor]:
+def _see_patches(model: Any, scores: list[Tensor], batches: Iterable[Batch], mirrored: bool) -> list[Tensor]:
     patches = []
     for image, raw_scores in zip(_images(model, batches), scores, strict=True):
         grid = model.grid(image.shape[-2:])
         selection = model.selection(model.selection.normalize(raw_scores), grid)
-        patches.append(model.features.stages(model.extraction(image, selection, grid)[0]).cells.half())
+        cut = model.extraction(image, selection, grid)[0]
+        cells = model.features.stages(with_mirrored(cut) if mirrored else cut).cells
+        patches.append(rearrange(cells, "(v k) d r c -> v k d r c", k=len(cut)).half())
     return [each.clone() for each in patches]
 
 
@@ -236,6 +254,15 @@ def _images(model: System, batches: Iterable[Batch]) -> Iterable[Any]:
 
 
 # ---- heads → model
+
+
+def _mirroring(model: Any) -> Any:
+    """The same model, looking at mirror images, too."""
+    config = model.config
+    both = replace(config, scorer={**config.scorer, "mirrored": True}, features={**config.features, "mirrored": True})
+    made = build_model(both)
+    made.load_state_dict(model.state_dict())
+    return made.eval().requires_grad_(False)
 
 
 def _install(

@@ -113,23 +113,36 @@ def answers(model: Any, dataset: ImageDataset) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("best", "reads"), [("glance", True), ("search", True), ("glance and search", False), ("glance", False)]
+    ("best", "reads", "mirrored"),
+    [
+        ("glance", True, False),
+        ("search", True, True),
+        ("glance and search", False, True),
+        ("glance and search", True, False),
+        ("glance", False, False),
+    ],
 )
-def test_the_blind_model_says_of_validation_images_what_the_heads_said(photos, weights, best, reads, monkeypatch):
+def test_the_blind_model_says_of_validation_images_what_the_heads_said(
+    photos, weights, best, reads, mirrored, monkeypatch
+):
     """Validation images are the first part, and the blind model is made of the heads that never saw it."""
-    judge = frozen_start.Judge.judge
+    judge, searches = frozen_start.Judge.judge, []
 
     def prefer(self, name: str, logits: torch.Tensor, parts: dict[str, float]) -> frozen_start.Answer:
         """Whatever was learnt, this answer of the view is the best, and patches help or do not."""
         answer = judge(self, name, logits, parts)
         if name.endswith("and patches"):
             return answer._replace(losses=torch.full_like(answer.losses, -2.0 if reads else 0.0))
-        return answer._replace(losses=torch.full_like(answer.losses, -1.0 if name == best else 9.0))
+        if name == "search":
+            searches.append(name)
+        worse = 0.5 if name == "search" and mirrored and len(searches) == 1 else 0.0  # without mirror images
+        return answer._replace(losses=torch.full_like(answer.losses, (-1.0 if name == best else 9.0) + worse))
 
     monkeypatch.setattr(frozen_start.Judge, "judge", prefer)
     start, data = start_on(photos, weights)
     assert start.taken.name == (f"{best} and patches" if reads else best)
     assert start.patches == {("glance", True): "detail", ("glance", False): None}.get((best, reads), "search")
+    assert start.mirrored == mirrored
     assert start.blind.config.system == ("cnn" if start.patches is None else "patch_selection")
     if start.patches is not None:  # the plain network has a view without padding, and so features of its own
         said = start.taken.logits[: len(data["val"])]
