@@ -33,13 +33,13 @@ def test_boxes_add_up_to_the_logits(aggregation):
     output = model(torch.rand(2, 3, *SIZE))
     evidence = model.evidence(output)
     assert evidence.shape == (2, 4, 3)
-    assert_close(evidence.sum(dim=1) + model.prediction.bias, output.logits)
+    assert_close(evidence.sum(dim=1) + model.prediction.get_parameter("bias"), output.logits)
 
 
 def test_a_soft_choice_shares_its_evidence_among_its_candidates():
     model = make(selection={"name": "perturbed", "k": 4, "discrete": False, "sigma": 0.2})
     output = model(torch.rand(2, 3, *SIZE))
-    assert_close(model.evidence(output).sum(dim=1) + model.prediction.bias, output.logits)
+    assert_close(model.evidence(output).sum(dim=1) + model.prediction.get_parameter("bias"), output.logits)
 
 
 def test_where_slots_know_each_other_each_is_asked_alone():
