@@ -60,7 +60,7 @@ EXPECTED = {
 def _explain(error: str) -> str:
     """The parser's message without the types of Python, and without the name of the command before each argument.
 
-    >>> _explain('Parser key "max_mb": Not of type PositiveFloat: could not convert string to float: \'x\'')
+    >>> _explain("Parser key \\"max_mb\\": Not of type PositiveFloat: could not convert string to float: 'x'")
     '--max-mb is x: expected a number above 0'
     """
     error = " ".join(error.split())

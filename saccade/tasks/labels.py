@@ -18,6 +18,7 @@ TaskName = Literal["single", "multi", "ordinal", "regression"]
 TASK_NAMES: tuple[TaskName, ...] = get_args(TaskName)
 SEPARATOR, BETWEEN = ";", " | "
 MANY, IMAGES_EACH = 20, 10  # numbers with more different values, and fewer images of each, are no names of classes
+FEW = 0.05  # labels of another kind than the rest are slips, if they are no more than this share of all
 STRATA = 5
 DEALT_BY = {
     "single": "class",
@@ -171,16 +172,31 @@ def _recognize(cells: Sequence[Cell]) -> TaskName:
         return "multi"
     numbers = [cell for cell in cells if as_number(cell.text) is not None]
     if numbers and len(numbers) < len(cells):
-        fewer, kind = (numbers, "a number") if 2 * len(numbers) < len(cells) else (_others(cells, numbers), "no number")
-        raise LabelError(
-            f"{fewer[0].where}: the label {fewer[0].text!r} is {kind}, and most others are "
-            f"{'words' if kind == 'a number' else 'numbers'}; correct it, or say --task single if both are names of "
-            "classes"
-        )
+        _refuse_slips(cells, numbers)
+        return "single"
     if not numbers:
         _refuse_other_separators(cells)
-    different = len({cell.text for cell in cells})
-    return "regression" if numbers and different > MANY and len(cells) < IMAGES_EACH * different else "single"
+    return "regression" if _are_measured(numbers) else "single"
+
+
+def _are_measured(numbers: Sequence[Cell]) -> bool:
+    """Whether numbers are no names of classes: there are many, and hardly any is there twice."""
+    different = len({cell.text for cell in numbers})
+    return different > MANY and len(numbers) < IMAGES_EACH * different
+
+
+def _refuse_slips(cells: Sequence[Cell], numbers: Sequence[Cell]) -> None:
+    """Whole numbers and words may be names of classes together (20, 50, none), but not words among measured numbers,
+    and hardly a few of one kind among many of the other.
+    """
+    words = _others(cells, numbers)
+    fewer, kind, most = (numbers, "a number", "words") if len(numbers) < len(words) else (words, "no number", "numbers")
+    measured = _are_measured(numbers) or not all(cell.text.strip().isdecimal() for cell in numbers)
+    if (measured and fewer is words) or len(fewer) < FEW * len(cells):
+        raise LabelError(
+            f"{fewer[0].where}: the label {fewer[0].text!r} is {kind}, and most others are {most}; correct it, or say "
+            "--task single if both are names of classes"
+        )
 
 
 def _others(cells: Sequence[Cell], some: Sequence[Cell]) -> list[Cell]:

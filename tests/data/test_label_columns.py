@@ -96,7 +96,8 @@ def test_boxes_may_say_what_they_show(table):
             ["1.5", "2.25", "high", "3"],
             "line 4: the label 'high' is no number, and most others are numbers; correct it",
         ),
-        (["cat", "dog", "dog", "7"], "line 5: the label '7' is a number, and most others are words; correct it"),
+        (["cat", "dog"] * 12 + ["7"], "line 26: the label '7' is a number, and most others are words; correct it"),
+        (["20", "50"] * 12 + ["many"], "line 26: the label 'many' is no number, and most others are numbers"),
         (
             ["open", "short", "open|short", "open"],
             r"line 4: the label 'open\|short' looks like 2 labels; part them by ';'",
@@ -116,6 +117,11 @@ def test_what_cannot_be_meant_is_told_with_its_line(table, labels, said):
 def test_names_of_classes_may_look_like_anything_if_the_user_says_so(table):
     path = table(["label"], *[["open"], ["short"], ["open|short"], ["7"]] * 3)
     assert load(path, labels="single").classes == ("7", "open", "open|short", "short")
+
+
+def test_words_beside_whole_numbers_are_names_of_classes(table):
+    records = load(table(["label"], *[[label] for label in ("20", "none", "50", "20") * 3]))
+    assert (records.task, records.classes) == ("single", ("20", "50", "none"))
 
 
 def test_levels_must_be_numbers(table):

@@ -289,7 +289,7 @@ def test_a_final_run_trains_on_the_validation_images_and_keeps_the_last_model(
 def test_a_run_whose_loss_is_never_a_number_says_so(spots, tmp_path, without_pictures, monkeypatch):
     monkeypatch.setattr(
         "saccade.training.evaluations.measure",
-        lambda predictions, **which: {**measure(predictions, **which), "loss": math.nan},
+        lambda *which, **more: {**measure(*which, **more), "loss": math.nan},
     )
     for _ in range(2):  # resuming tells the same
         with pytest.raises(ValueError, match="the loss was not a number at any validation"):
