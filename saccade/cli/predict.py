@@ -41,6 +41,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 def predict(args: Namespace) -> int:
     """Predict every image; 1 if one could not be read or drawn."""
+    from saccade.images.guarded import SUPPORTED, Guard
     from saccade.predict.image_paths import find_images, is_list, refuse_nothing
     from saccade.predict.line_file import refuse_existing
     from saccade.predict.line_formats import format_of
@@ -60,7 +61,8 @@ def predict(args: Namespace) -> int:
         )
     keep_freed_memory()
     try:
-        return _predict(args, form, total)
+        with Guard() if SUPPORTED else nullcontext() as guard:
+            return _predict(args, form, total, guard)
     except BrokenPipeError:  # whoever read the lines has enough of them
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -75,15 +77,14 @@ def _refuse_inside(args: Namespace) -> None:
             raise ValueError(f"{flag} {place} lies in {inside[0]}, among the images: give a folder elsewhere")
 
 
-def _predict(args: Namespace, form: Any, total: int) -> int:
-    from saccade.images.guarded import SUPPORTED, Guard
+def _predict(args: Namespace, form: Any, total: int, guard: Any) -> int:
     from saccade.predict import Failure, Predictor
     from saccade.predict.image_paths import common_folder, find_images
     from saccade.predict.line_file import Progress, Writer, open_alone, resume
     from saccade.predict.pictures import Album
 
     options = {"device": args.device, "compile": args.compile, "max_pixels": args.max_pixels}
-    predictor = Predictor(args.run, fold=args.fold, guard=Guard() if SUPPORTED else None, **options)
+    predictor = Predictor(args.run, fold=args.fold, guard=guard, **options)
     album = Album(common_folder(args.images), args.overlay, args.crops) if args.overlay or args.crops else None
     images, before = find_images(args.images), Progress()
     opened: Any = open_alone(args.out, resumes=args.resume) if args.out else nullcontext(sys.stdout.buffer)

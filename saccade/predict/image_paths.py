@@ -25,7 +25,7 @@ def find_images(sources: Iterable[str]) -> Iterator[str]:
     for source in sources:
         if os.path.isdir(source):
             yield from _walk(source)
-        elif os.path.isfile(source):
+        elif os.path.exists(source):  # what is no ordinary file is refused where it is read
             yield from _read_list(source) if is_list(source) else (source,)
         else:
             yield from _match(source)
@@ -62,7 +62,7 @@ def _read_list(path: str) -> Iterator[str]:
 def _match(pattern: str) -> Iterator[str]:
     """What a pattern stands for; a name that is none, and no file either, is told by whoever reads it."""
     if glob.has_magic(pattern):
-        yield from sorted(path for path in _expand(pattern) if os.path.isfile(path))
+        yield from sorted(path for path in _expand(pattern) if not os.path.isdir(path))
     else:
         yield pattern
 

@@ -27,6 +27,7 @@ WHY = {
     403: "sent by a page of another address",
     404: "no such image, or nothing there",
     408: "the upload was too slow",
+    411: "no Content-Length",
     413: "too many bytes or pixels",
     415: "not an image, or of a kind that cannot be read",
     422: "no file, an empty or damaged one, or one this model cannot take",
@@ -80,7 +81,7 @@ def _pictures(media_type: str) -> dict[int | str, dict[str, Any]]:
 api = APIRouter(prefix="/api", responses=_problems(401, 500, 503))
 
 
-@api.post("/predict", openapi_extra=FILE_FORM, responses=_problems(400, 403, 408, 413, 415, 422, 504))
+@api.post("/predict", openapi_extra=FILE_FORM, responses=_problems(400, 403, 408, 411, 413, 415, 422, 504))
 async def predict(request: Request, service: Served) -> PredictionBody:
     """What the model says of an image, and where it looked."""
     return await service.predict(request)

@@ -1,12 +1,16 @@
-"""Connections that ask for nothing are closed, and one too many is told so.
+"""Connections that ask for nothing are closed, one too many is told so, and bodies in chunks are not read.
 
 uvicorn counts every open connection against its bound, but waits for ever for the first request of one, and for the
 rest of a request's head. So whoever opened enough of them and kept silent would shut all others out.
+
+A body of unknown length comes in chunks, of one byte if the client likes: to take a megabyte of those apart keeps the
+server from everything else for seconds.
 """
 
 import asyncio
 from typing import Any
 
+import h11
 from fastapi.responses import JSONResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -15,6 +19,7 @@ from saccade.serve.limits import RETRY_S
 
 REQUEST_S = 10  # from the connection, or from the last answer, to the whole head of the next request
 FLUSH_S = 60  # for an answer that is still being sent by then
+HEAD_BYTES = 2**16  # of a request's head
 
 _FULL = SafeHeaders(
     JSONResponse(
@@ -25,6 +30,21 @@ _FULL = SafeHeaders(
 )
 
 
+class AnnouncedBodies(h11.Connection):
+    """A connection that goes no further than the head of a request whose body has no announced length."""
+
+    stopped = False
+
+    def next_event(self) -> Any:
+        """What has arrived."""
+        if self.stopped:
+            return h11.PAUSED
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self.stopped = any(name == b"transfer-encoding" for name, _ in event.headers)
+        return event
+
+
 class ImpatientProtocol(H11Protocol):
     """HTTP/1.1 as uvicorn speaks it, for connections that ask for something; `limit_concurrency` bounds them."""
 
@@ -33,6 +53,7 @@ class ImpatientProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, and wait for its first request."""
         super().connection_made(transport)
+        self.conn = AnnouncedBodies(h11.SERVER, HEAD_BYTES)
         bound, self.limit_concurrency = self.limit_concurrency, None  # uvicorn's own refusal is not JSON
         if bound is not None and len(self.connections) > bound:
             self.app = _FULL

@@ -56,7 +56,10 @@ def _refuse_other_bodies(request: Request) -> None:
 def _limited(request: Request, limits: Limits, deadline: Deadline) -> Request:
     """The same request, whose body ends in 413 beyond the limit and in a TimeoutError if it is late or slow."""
     room = limits.max_bytes + ENVELOPE_BYTES
-    declared = request.headers.get("content-length", "0")
+    declared = request.headers.get("content-length")
+    if declared is None:
+        why = "the upload does not say how long it is: send the header Content-Length, and no Transfer-Encoding"
+        raise HTTPException(411, why, {"Connection": "close"})
     if declared.isdecimal() and int(declared) > room:
         raise _too_large(limits)
     enough = limits.min_bytes_s * UPLOAD_WINDOW_S

@@ -1,7 +1,7 @@
 """Run by tests in a process of its own: read the files given as arguments as the files of strangers are read.
 
-Prints a line of JSON per file: what came of it, the seconds, the peak of memory so far, and every other file opened
-and every program started meanwhile, as Python's audit hooks see them.
+Prints a line of JSON per file: what came of it, the seconds of the processor, the peak of memory so far, and every
+other file opened and every program started meanwhile, as Python's audit hooks see them.
 """
 
 import json
@@ -67,9 +67,9 @@ if __name__ == "__main__":
     sys.addaudithook(lambda event, about: events.append(f"{event} {about}") if event.startswith(WATCHED) else None)
     for name in sys.argv[1:]:
         events.clear()
-        begin = time.perf_counter()
+        begin = time.process_time()
         said = read(Path(name))
-        seconds = time.perf_counter() - begin
+        seconds = time.process_time() - begin
         others = [event for event in events if repr(name) not in event]
         # Read last: it is a file, too.
         print(json.dumps({"said": said, "seconds": seconds, "others": others, "peak_mb": peak_mb()}), flush=True)

@@ -13,7 +13,7 @@ from saccade.images.jpeg_scans import count_scans
 from tests.hostile.bombs import BOMBS, LARGE_BOMBS, jpeg_of_many_scans
 
 READ_ALONE = [sys.executable, str(Path(__file__).with_name("read_alone.py"))]
-PEAK_MB, INTERPRETER_MB, SECONDS = 2**31 / 1e6, 100, 20
+PEAK_MB, INTERPRETER_MB, PROCESSOR_S = 2**31 / 1e6, 100, 20
 
 REFUSED = {
     "icon.ico": "not an image",
@@ -30,7 +30,7 @@ REFUSED = {
 
 
 def read_alone(path: Path) -> dict:
-    done = subprocess.run([*READ_ALONE, str(path)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([*READ_ALONE, str(path)], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -48,7 +48,7 @@ def expect_bounded(path: Path) -> dict:
 def test_a_small_file_takes_little_or_is_refused(name, tmp_path):
     BOMBS[name](tmp_path / name)
     assert (tmp_path / name).stat().st_size < 5e6
-    assert expect_bounded(tmp_path / name)["seconds"] < SECONDS
+    assert expect_bounded(tmp_path / name)["seconds"] < PROCESSOR_S
 
 
 @pytest.mark.slow

@@ -119,9 +119,7 @@ def test_what_takes_too_long_is_stopped_and_the_next_file_is_read(photo, tmp_pat
             guard.read_pixels(tmp_path / "slow.png")
         assert caught.value.fault is Fault.SLOW
         guard.limits = Limits()
-        begin = time.perf_counter()
         assert guard.read_pixels(photo).shape == (300, 400, 3)
-        assert time.perf_counter() - begin < 15  # on a quiet machine, half a second
 
 
 @pytest.mark.slow
@@ -134,17 +132,18 @@ def test_the_processors_time_is_limited_too(photo, tmp_path):
 
 
 def test_a_thread_may_have_one_deadline_for_all_it_asks(guard, photo, tmp_path):
-    (tmp_path / "slow.png").write_bytes(png(8_000, 8_000))
+    (tmp_path / "slow.png").write_bytes(png(80, 80))
     guard.read_pixels(photo)
     begin = time.monotonic()
-    with guard.until(begin + 0.3):
+    with guard.until(begin + 2):  # a busy machine may take a while for the first of them
         guard.read_pixels(photo)
+        os.kill(pid(guard), signal.SIGSTOP)
         with pytest.raises(BadImage, match=r"slow\.png: reading it took longer") as caught:
             guard.read_pixels(tmp_path / "slow.png")
         with pytest.raises(BadImage, match="there was no time left to read it") as late:
             guard.read_pixels(photo)
     assert caught.value.fault is late.value.fault is Fault.SLOW
-    assert time.monotonic() - begin < 5
+    assert 2 <= time.monotonic() - begin < Limits().wall_s
     assert guard.read_pixels(photo).shape == (300, 400, 3)
 
 
@@ -169,16 +168,20 @@ def test_memory_is_limited(photo, tmp_path):
 def test_a_reader_that_crashes_is_one_bad_file(guard, photo, tmp_path, ending):
     (tmp_path / "crash.png").write_bytes(png(8_000, 8_000))
     guard.read_pixels(photo)
+    # Also one that has crashed before it was asked is no more.
     threading.Timer(0.1, os.kill, (pid(guard), ending)).start()
     with pytest.raises(BadImage, match=rf"crash\.png: damaged: its reader ended \({ending.name}\)"):
         guard.read_pixels(tmp_path / "crash.png")
     assert guard.read_pixels(photo).shape == (300, 400, 3)
 
 
-def test_whoever_closes_it_is_not_kept_waiting(guard, photo, tmp_path):
-    (tmp_path / "slow.png").write_bytes(png(16_000, 16_000, color=0))
+def test_whoever_closes_it_is_not_kept_waiting(guard, photo, tmp_path, monkeypatch):
+    (tmp_path / "slow.png").write_bytes(png(80, 80))
     guard.read_pixels(photo)
-    caught = []
+    os.kill(pid(guard), signal.SIGSTOP)  # as long as it takes, it takes longer
+    caught, asked, worker = [], threading.Event(), guard._worker
+    wait = worker._receive
+    monkeypatch.setattr(worker, "_receive", lambda: (asked.set(), wait())[1])
 
     def read() -> None:
         try:
@@ -188,9 +191,9 @@ def test_whoever_closes_it_is_not_kept_waiting(guard, photo, tmp_path):
 
     reader = threading.Thread(target=read)
     reader.start()
-    time.sleep(0.2)
+    assert asked.wait(60)
     guard.close()
-    reader.join(timeout=5)
+    reader.join(timeout=30)
     assert not reader.is_alive()
     assert len(caught) == 1
 

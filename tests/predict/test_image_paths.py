@@ -18,6 +18,15 @@ def photos(tmp_path, monkeypatch) -> Path:
     return Path("photos")
 
 
+@pytest.mark.parametrize("source", ["photos", "photos/*.png", "photos/pipe.png"])
+def test_what_is_no_ordinary_file_is_found_and_not_opened(photos, source):
+    os.mkfifo(photos / "pipe.png")
+    (photos / "gone.png").symlink_to("nowhere.png")
+    found = set(find_images([source]))
+    assert "photos/pipe.png" in found
+    assert ("photos/gone.png" in found) == (source != "photos/pipe.png")
+
+
 def test_links_that_lead_in_circles_are_entered_once(photos):
     (photos / "self").symlink_to(".")
     (photos / "sub" / "up").symlink_to("../")

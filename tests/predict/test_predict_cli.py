@@ -315,6 +315,17 @@ def test_pictures_mirror_the_images_and_crops_are_their_pixels(run, photos):
             np.testing.assert_array_equal(np.array(Image.open(crop)), inside)
 
 
+def child_processes() -> set[str]:
+    return {child for path in Path("/proc/self/task").glob("*/children") for child in path.read_text().split()}
+
+
+@pytest.mark.skipif(not SUPPORTED, reason="files are read by a guard, where there is one")
+def test_the_process_that_reads_ends_with_the_command(run, photos):
+    before = child_processes()
+    assert predict(run, "photos", "--out", "out.jsonl") == 0
+    assert child_processes() <= before
+
+
 @pytest.mark.skipif(not SUPPORTED, reason="files are read by a guard, where there is one")
 def test_with_all_pictures_each_image_is_decoded_once_and_looked_at_once(make_run, photos, monkeypatch):
     decode, forward, looked = Mock(wraps=Guard().read_pixels), PatchSelectionModel.forward, []

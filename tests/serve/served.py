@@ -41,7 +41,7 @@ class WaitingPredictor(Predictor):
 
     def answer(self, *args: Any, **options: Any) -> Any:
         self.begun.set()
-        assert self.go.wait(20)
+        assert self.go.wait(60)
         return super().answer(*args, **options)
 
 

@@ -19,7 +19,7 @@ def send(client: TestClient, **headers: str):
 
 
 def open_client(predictor, token: str | None = None) -> TestClient:
-    app = create_app(predictor, name="tiny", limits=Limits(timeout_s=20), hosts=["localhost", "a.org"], token=token)
+    app = create_app(predictor, name="tiny", limits=Limits(timeout_s=120), hosts=["localhost", "a.org"], token=token)
     return TestClient(app, base_url="http://localhost:8000", follow_redirects=False)
 
 

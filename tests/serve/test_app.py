@@ -16,7 +16,7 @@ from saccade.images.guarded import SUPPORTED
 from saccade.predict import Predictor
 from saccade.serve import Limits, create_app
 
-LIMITS = Limits(max_bytes=1_000_000, max_pixels=200_000, max_slide_pixels=1_000_000, timeout_s=20)
+LIMITS = Limits(max_bytes=1_000_000, max_pixels=200_000, max_slide_pixels=1_000_000, timeout_s=120)
 
 
 def open_client(predictor: Predictor, **limits) -> TestClient:

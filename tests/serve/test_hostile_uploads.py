@@ -43,26 +43,21 @@ def client(predictor) -> Iterator[TestClient]:
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_bomb_is_refused_and_the_next_image_answered(client, name, tmp_path):
+    # What is late gets another status. How soon they come is measured where nothing else runs: see the slow tests.
     BOMBS[name](tmp_path / name)
-    status, seconds = post(client, (tmp_path / name).read_bytes())
-    assert status == EXPECTED[name]
-    assert seconds < TIMEOUT_S
-    status, seconds = post(client, as_png(scene()))
-    assert status == 200
-    assert seconds < NEXT_S
+    assert post(client, (tmp_path / name).read_bytes())[0] == EXPECTED[name]
+    assert post(client, as_png(scene()))[0] == 200
 
 
 def test_decoding_that_is_late_is_stopped_and_the_next_image_answered(predictor):
     slow = png(9_900, 9_900)
-    with TestClient(create_app(predictor, name="tiny", limits=Limits(timeout_s=1.5))) as client:
-        post(client, as_png(scene()))  # the process that decodes has started
-        status, seconds = post(client, slow)
-        assert status == 504
-        assert seconds < 1.5 + NEXT_S
-        client.app.state.service.limits = Limits()  # type: ignore[attr-defined]
-        status, seconds = post(client, as_png(scene()))
-        assert status == 200
-        assert seconds < NEXT_S
+    with TestClient(create_app(predictor, name="tiny", limits=Limits(timeout_s=TIMEOUT_S))) as client:
+        assert post(client, as_png(scene()))[0] == 200  # the process that decodes has started
+        service = client.app.state.service  # type: ignore[attr-defined]
+        service.limits = Limits(timeout_s=0.3)
+        assert post(client, slow)[0] == 504
+        service.limits = Limits(timeout_s=TIMEOUT_S)
+        assert post(client, as_png(scene()))[0] == 200
 
 
 class Served:

@@ -18,7 +18,7 @@ from saccade.serve.service import Service
 from saccade.serve.store import MAX_BYTES, Kept, Store
 from saccade.serve.tiles import SlideTiles
 
-FORM = {"Content-Type": "multipart/form-data; boundary=cut"}
+FORM = {"Content-Type": "multipart/form-data; boundary=cut", "Content-Length": "1000"}  # which nobody believes
 HEAD = b'--cut\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\n\r\n'
 
 
@@ -39,6 +39,19 @@ def with_client(
 
 def post(client: httpx.AsyncClient) -> Awaitable[httpx.Response]:
     return client.post("/api/predict", files={"file": ("a.png", as_png(scene()))})
+
+
+async def get_stuck(client: httpx.AsyncClient, service: Service, waiting: WaitingPredictor) -> None:
+    """The worker waits in the model, beyond a deadline that is as short as the machine can keep it until then."""
+    waiting.go.set()
+    assert (await post(client)).status_code == 200  # what reads files has started
+    waiting.go.clear()
+    waiting.begun.clear()
+    timeout_s = 0.3
+    while not waiting.begun.is_set():
+        timeout_s *= 2
+        service.limits = service.limits._replace(timeout_s=timeout_s)
+        assert (await post(client)).status_code in (503, 504)
 
 
 @pytest.fixture
@@ -90,24 +103,38 @@ def test_upload_that_stops_arriving_is_given_up(predictor):
 
 
 def test_upload_below_the_floor_is_given_up_long_before_its_deadline(predictor, monkeypatch):
-    monkeypatch.setattr("saccade.serve.upload.UPLOAD_WINDOW_S", 0.2)
+    window_s, deadline_s = 1.0, 100  # what is fast enough may stop for a while, as a busy machine makes it
+    monkeypatch.setattr("saccade.serve.upload.UPLOAD_WINDOW_S", window_s)
     begin = time.monotonic()
 
     async def drips(byte_s: int) -> AsyncIterator[bytes]:
         yield HEAD
-        for _ in range(40):
-            await asyncio.sleep(0.02)
+        for _ in range(60):
+            await asyncio.sleep(window_s / 50)
             yield bytes(byte_s // 50)
 
     async def story(client: httpx.AsyncClient, service: Service) -> None:
         slow = await client.post("/api/predict", content=drips(1_000), headers=FORM)
         assert slow.status_code == 408
         assert "at least 10 kB/s" in slow.json()["detail"]
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < deadline_s / 2
         fast = await client.post("/api/predict", content=drips(200_000), headers=FORM)
         assert fast.status_code == 422  # all of it came, and it is no whole form
 
-    with_client(predictor, Limits(timeout_s=30), story)
+    with_client(predictor, Limits(timeout_s=deadline_s), story)
+
+
+def test_upload_of_unknown_length_is_refused_unread(predictor):
+    async def never() -> AsyncIterator[bytes]:
+        raise AssertionError("it was read")
+        yield b""
+
+    async def story(client: httpx.AsyncClient, service: Service) -> None:
+        refused = await client.post("/api/predict", content=never(), headers={"Content-Type": FORM["Content-Type"]})
+        assert refused.status_code == 411
+        assert "Content-Length" in refused.json()["detail"]
+
+    with_client(predictor, Limits(), story)
 
 
 def test_uploads_under_way_take_no_place(predictor):
@@ -124,13 +151,13 @@ def test_uploads_under_way_take_no_place(predictor):
             task.cancel()
         await asyncio.gather(*slow, return_exceptions=True)
 
-    with_client(predictor, Limits(queue=0, timeout_s=20), story)
+    with_client(predictor, Limits(queue=0, timeout_s=120), story)
 
 
 def test_requests_beyond_the_queue_are_refused(waiting):
     async def story(client: httpx.AsyncClient, service: Service) -> None:
         two = [asyncio.ensure_future(post(client)) for _ in range(2)]
-        await asyncio.to_thread(waiting.begun.wait, 10)
+        await asyncio.to_thread(waiting.begun.wait, 60)
         while service.queue.taken < 2:
             await asyncio.sleep(0.01)
         third = await post(client)
@@ -141,38 +168,42 @@ def test_requests_beyond_the_queue_are_refused(waiting):
         assert [response.status_code for response in await asyncio.gather(*two)] == [200, 200]
         assert (await post(client)).status_code == 200
 
-    with_client(waiting, Limits(queue=1, timeout_s=20), story)
+    with_client(waiting, Limits(queue=1, timeout_s=120), story)
 
 
 def test_late_answers_are_thrown_away_and_their_place_stays_taken(waiting):
     async def story(client: httpx.AsyncClient, service: Service) -> None:
-        assert (await post(client)).status_code == 504
+        await get_stuck(client, service, waiting)
         assert service.queue.taken == 1  # a thread cannot be stopped
         assert (await post(client)).status_code == 503
-        assert not list(service.store.new_path().parent.iterdir())
+        files = list(service.store.new_path().parent.iterdir())
+        assert len(files) == 1  # of the image before, which can be zoomed into
         waiting.go.set()
         while service.queue.taken:
             await asyncio.sleep(0.01)
-        assert not service.store._kept
+        assert len(service.store._kept) == 1
+        service.limits = Limits(timeout_s=120)
         assert (await post(client)).status_code == 200
 
-    with_client(waiting, Limits(queue=0, timeout_s=1.0), story)
+    with_client(waiting, Limits(queue=0, timeout_s=120), story)
 
 
 def test_health_tells_a_stuck_worker(waiting, monkeypatch):
     monkeypatch.setattr("saccade.serve.service.STUCK_S", 0.1)
     monkeypatch.setattr("saccade.serve.service.CLOSE_S", 0.1)
+    workers = []
 
     async def story(client: httpx.AsyncClient, service: Service) -> None:
-        assert (await post(client)).status_code == 504
-        await asyncio.sleep(0.2)
+        workers.append(service.queue._worker)
+        await get_stuck(client, service, waiting)
+        while (await client.get("/api/health")).status_code == 200:
+            await asyncio.sleep(0.05)
         for answer in (await client.get("/api/health"), await post(client)):
             assert answer.status_code == 503
             assert "the worker is stuck, restart the server" in answer.json()["detail"]
 
-    begin = time.monotonic()
-    with_client(waiting, Limits(timeout_s=0.5), story)
-    assert time.monotonic() - begin < 10  # nor does it keep the server from ending
+    with_client(waiting, Limits(timeout_s=120), story)
+    assert workers[0].is_alive()  # nor did the end of the server wait for it
     waiting.go.set()
 
 
@@ -212,7 +243,7 @@ def test_failure_of_the_model_is_said_and_leaves_nothing_behind(waiting, monkeyp
         waiting.go.set()
         assert (await post(client)).status_code == 200
 
-    with_client(waiting, Limits(timeout_s=20), story)
+    with_client(waiting, Limits(timeout_s=120), story)
 
 
 def test_tile_without_memory_can_be_asked_for_again(predictor, monkeypatch):
@@ -227,7 +258,7 @@ def test_tile_without_memory_can_be_asked_for_again(predictor, monkeypatch):
         assert (refused.status_code, "memory" in refused.json()["detail"]) == (503, True)
         assert (await client.get(address)).status_code == 200
 
-    with_client(predictor, Limits(timeout_s=20), story)
+    with_client(predictor, Limits(timeout_s=120), story)
 
 
 def test_slides_are_kept_within_the_memory_bound(tmp_path):
