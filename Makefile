@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: test test-slow lint types parts demo benchmarks fuzz audit clean
+.PHONY: test test-slow lint types docs parts demo benchmarks fuzz audit clean
 
 test: lint types
 	$(BIN)/pytest
@@ -18,6 +18,10 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/pyright
+
+# The site, in build/site; a broken link or reference is an error.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # The page that lists every part with its options.
 parts: $(READY)

@@ -54,7 +54,8 @@ class ModelConfig(Stages):
     image_size: (height, width) the model is trained for, of what it sees. Other sizes work too: positions are
                 interpolated.
     channels:   the image's own, without positions.
-    classes:    their names, in the order of the logits; empty where nobody named them.
+    task:       what labels mean: the name of a task and its own options (saccade/tasks).
+    classes:    names of classes, labels or levels, in their order; empty where nobody named them, and for numbers.
     positive:   the class whose average precision and AUROC are told; None where it is their mean over classes.
     imports:    modules in which parts that this package does not have register themselves.
     """
@@ -62,6 +63,7 @@ class ModelConfig(Stages):
     num_classes: int
     image_size: tuple[int, int]
     channels: int = 3
+    task: dict[str, Any] = field(default_factory=lambda: {"name": "single"})
     classes: tuple[str, ...] = ()
     positive: str | None = None
     imports: tuple[str, ...] = ()
@@ -95,5 +97,5 @@ class ModelConfig(Stages):
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The names of the classes in the order of the logits; numbers where nobody named them."""
+        """The names of the classes in their order; numbers where nobody named them."""
         return self.classes or tuple(str(number) for number in range(self.num_classes))

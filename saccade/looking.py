@@ -1,5 +1,6 @@
 """`Output`, and the image behind it → `Look`: where a model looked, in pixels of the file."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from saccade.images import ImageSource, Sources, cut_regions
 from saccade.output import Output
 from saccade.preparation import Preparation, Size
 from saccade.selection import Candidates, Selection, normalize_scores
+from saccade.tasks.task import Task
 
 SHOWN_PX = 2000  # longest side of a picture as it is shown
 Edges = tuple[float, float, float, float]
@@ -34,6 +36,7 @@ class Look(NamedTuple):
     crops:      what is in the boxes or, where slots are soft, in the slots.
     picture:    the whole image, as large as it is ever shown.
     truth:      boxes that somebody drew around the evidence.
+    evidence:   what each box adds to each logit (`System.evidence`), where it was asked.
     """
 
     size: Size
@@ -45,6 +48,7 @@ class Look(NamedTuple):
     crops: UInt8[np.ndarray, "K P Q 3"] = np.zeros((0, 1, 1, 3), np.uint8)
     picture: UInt8[np.ndarray, "h w 3"] = np.zeros((0, 0, 3), np.uint8)
     truth: Int[np.ndarray, "R 4"] = np.zeros((0, 4), np.int64)
+    evidence: Float[np.ndarray, "said L"] = np.zeros((0, 0), np.float32)
 
 
 def look_at(
@@ -54,16 +58,19 @@ def look_at(
     size: Size,
     preparation: Preparation | None = None,
     seen: Float[Tensor, "B C H W"] | Sources | None = None,
+    evidence: Float[Tensor, "B S L"] | None = None,
 ) -> Look:
     """Where the model looked in image `row` of a batch: the places it chose, best first; none if it looks everywhere.
 
     size:        of the image as it came, before `preparation`.
     seen:        what the model saw of the batch; with it the look has crops.
+    evidence:    what `System.evidence` says of the batch; with it the look has that of its boxes.
     """
     preparation = preparation or Preparation()
     if not output.chooses or output.boxes is None:
         return Look(size)
-    boxes, box_scores = (each[row, : int(output.used[row].sum())] for each in best_first(output))
+    best, order = best_first(output), best_order(output)
+    boxes, box_scores = (each[row, : int(output.used[row].sum())] for each in best)
     chart, extent = _chart(output, row, preparation, size)
     return Look(
         size,
@@ -72,6 +79,7 @@ def look_at(
         strength=np.ones(len(boxes), np.float32),
         scores=chart,
         extent=extent,
+        evidence=Look(size).evidence if evidence is None else _evidence(evidence[row], order[row, : len(boxes)]),
         crops=Look(size).crops if seen is None else _read_crops(seen[row : row + 1], boxes, output.grid),
     )
 
@@ -101,6 +109,19 @@ def look_at_slots(
     )
 
 
+def _evidence(evidence: Float[Tensor, "S L"], order: Int[Tensor, " used"]) -> Float[np.ndarray, "used L"]:
+    return evidence[order].detach().float().cpu().numpy()
+
+
+def best_order(output: Output) -> Int[Tensor, "B S"]:
+    """The places of the boxes of a batch in `output.boxes`, in the order of `best_first`."""
+    boxes, selection = output.boxes, output.selection
+    assert boxes is not None
+    if output.scores is None or selection is None:
+        return torch.arange(boxes.shape[1], device=boxes.device).expand(len(boxes), -1)
+    return _scores_of_boxes(output).sort(dim=1, descending=True, stable=True).indices
+
+
 def best_first(output: Output) -> tuple[Int[Tensor, "B S 4"], Float[Tensor, "B scored"]]:
     """The boxes of a batch and their scores, best first; those that were not looked at come last.
 
@@ -110,12 +131,17 @@ def best_first(output: Output) -> tuple[Int[Tensor, "B S 4"], Float[Tensor, "B s
     assert boxes is not None
     if output.scores is None or selection is None:
         return boxes, output.logits.new_zeros(len(boxes), 0).float()
-    # In training NTS-Net proposes more than it looks at.
-    scores = output.scores.float().gather(1, selection.index[:, : boxes.shape[1]])  # B S
-    if not selection.hard:
-        scores = scores.masked_fill(~output.used, -torch.inf)
-    scores, order = scores.sort(dim=1, descending=True, stable=True)
+    scores, order = _scores_of_boxes(output).sort(dim=1, descending=True, stable=True)
     return boxes.gather(1, order[..., None].expand(-1, -1, 4)), scores
+
+
+def _scores_of_boxes(output: Output) -> Float[Tensor, "B S"]:
+    assert output.boxes is not None
+    assert output.scores is not None
+    assert output.selection is not None
+    # In training NTS-Net proposes more than it looks at.
+    scores = output.scores.float().gather(1, output.selection.index[:, : output.boxes.shape[1]])
+    return scores if output.selection.hard else scores.masked_fill(~output.used, -torch.inf)
 
 
 def _chart(output: Output, row: int, preparation: Preparation, size: Size) -> tuple[np.ndarray, Edges]:
@@ -153,3 +179,26 @@ def make_picture(image: UInt8[Tensor, "3 H W"] | ImageSource) -> UInt8[np.ndarra
 def as_bytes(pixels: Float[Tensor, "s c p q"]) -> UInt8[np.ndarray, "s p q c"]:
     """Pixels in [0, 1] as pictures have them."""
     return rearrange(pixels * 255, "s c p q -> s p q c").round().clamp(0, 255).byte().contiguous().cpu().numpy()
+
+
+def speakers(evidence: Float[np.ndarray, "S L"], logits: dict[str, int]) -> list[tuple[str, ...]]:
+    """Which of the names that were said each box speaks for; `logits` has the place of each name's logit.
+
+    A box speaks for a name if what it adds to its logit is more than nothing, and at least half of what the box adds
+    that adds most.
+
+    >>> speakers(np.array([[2.0, 0.1], [1.5, -1.0], [0.2, 0.9]]), {"open": 0, "short": 1})
+    [('open',), ('open',), ('short',)]
+    """
+    most = {name: evidence[:, place].max(initial=0.0) for name, place in logits.items()}
+    return [
+        tuple(name for name, place in logits.items() if row[place] > 0 and row[place] >= most[name] / 2)
+        for row in evidence
+    ]
+
+
+def who_speaks(look: Look, task: Task, said: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """For which of the names that were said each box of a look speaks; nothing where its evidence is not known."""
+    logits = {name: task.logit_of(name) for name in said}
+    known = {name: place for name, place in logits.items() if place is not None}
+    return tuple(speakers(look.evidence, known)) if look.evidence.size else ()

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from saccade.aggregation import Aggregator, check_together
@@ -19,12 +18,12 @@ from saccade.extraction import Extraction, Grid
 from saccade.features import FeatureNetwork
 from saccade.images import Sources, View, view_size
 from saccade.output import Choice, Output
-from saccade.prediction import mixture_loss, selection_loss
+from saccade.prediction import LinearHead, mixture_of_answers, score_entropy
 from saccade.registry import build, build_one, name_of, register
 from saccade.scorer import Scorer
 from saccade.selection import Selection, Selector, ignore_outside
 from saccade.selection.refusals import check_k
-from saccade.system import PARTS, System, build_features
+from saccade.system import PARTS, System, build_features, outputs_of
 
 
 @register("system", "patch_selection")
@@ -88,7 +87,7 @@ class PatchSelectionModel(System):
             "aggregation", config.aggregation, features.width, slots=slots, cells=grid.shape
         )
         width = aggregation.width + scorer.width
-        prediction = build("prediction", config.prediction, width, config.num_classes)
+        prediction = build("prediction", config.prediction, width, outputs_of(config))
         return cls(
             view=view,
             scorer=scorer,
@@ -132,27 +131,47 @@ class PatchSelectionModel(System):
     def loss(
         self,
         output: Output,
-        label: Int[Tensor, " B"],
+        label: Shaped[Tensor, "B ..."],
         *,
-        class_weight: Float[Tensor, " L"] | None = None,
+        class_weight: Float[Tensor, "*W"] | None = None,
         entropy_coefficient: float = 0.01,
         mixture_coefficient: float = 0.0,
-        context_coefficient: float = 0.0,
     ) -> Float[Tensor, ""]:
-        """What training makes small: `selection_loss`, and on request what parts of the model say alone.
+        """What training makes small: the task's loss, and on request the scores' entropy and what parts say alone.
 
-        mixture_coefficient: how much `mixture_loss` counts, where one patch is enough to answer.
-        context_coefficient: how much the answer without any patch counts: cross-entropy of the context alone.
+        entropy_coefficient: how much of the entropy of the raw scores is taken away, as in `selection_loss`.
+        mixture_coefficient: how much `mixture_of_answers` counts, where one patch is enough to answer.
         """
         choice = output.choice
-        loss = selection_loss(
-            output.logits, label, choice.raw_scores, entropy_coefficient=entropy_coefficient, class_weight=class_weight
-        )
+        loss = self.task.loss(output.logits, label, class_weight)
+        loss = loss - entropy_coefficient * score_entropy(choice.raw_scores)
         if mixture_coefficient:
             loss = loss + mixture_coefficient * self._mixture_loss(choice, label, class_weight)
-        if context_coefficient:
-            loss = loss + context_coefficient * self._context_loss(choice.context, label, class_weight)
         return loss
+
+    def evidence(self, output: Output) -> Float[Tensor, "B S L"] | None:
+        """What each candidate in the slots adds to each logit.
+
+        With a linear prediction over an aggregation that is a sum over slots (mean, max, attention, concat) that is
+        exact: all of them, what the context adds and the bias are the logits. Otherwise it is what each would answer
+        alone, without the context; None where it cannot be asked alone.
+        """
+        choice = output.choice
+        gifts = self.aggregation.give(choice.features, choice.selection, choice.grid)  # B K E
+        if gifts is not None and isinstance(self.prediction, LinearHead):
+            of_slots = gifts @ self.prediction.weight[:, : gifts.shape[2]].T  # B K L
+        elif self.aggregation.answers_alone:
+            of_slots = self._answer_alone(choice)
+        else:
+            return None
+        return torch.einsum("bks,bkl->bsl", choice.selection.weight.to(of_slots), of_slots)
+
+    def _answer_alone(self, choice: Choice, alone: Tensor | None = None) -> Float[Tensor, "B K L"]:
+        """What each slot would answer if there were no other, and no context."""
+        if alone is None:
+            alone = self.aggregation.alone(choice.features, choice.selection, choice.grid)  # B K E
+        no_context = alone.new_zeros(*alone.shape[:2], choice.context.shape[1])
+        return self.prediction(torch.cat([alone, no_context], dim=2))
 
     def _mixture_loss(self, choice: Choice, label: Tensor, class_weight: Tensor | None) -> Tensor:
         if not self.aggregation.answers_alone:
@@ -164,18 +183,9 @@ class PatchSelectionModel(System):
         alone = self.aggregation.alone(choice.features, choice.selection, choice.grid)  # B K D
         slot_scores = slot_scores + self.aggregation.weigh(alone)
         # Alone: what the context explains would otherwise leave nothing for a patch to explain better than another.
-        no_context = alone.new_zeros(*alone.shape[:2], choice.context.shape[1])
-        slot_logits = self.prediction(torch.cat([alone, no_context], dim=2))  # B K L
-        return mixture_loss(slot_logits, slot_scores, label, class_weight=class_weight)
-
-    def _context_loss(self, context: Tensor, label: Tensor, class_weight: Tensor | None) -> Tensor:
-        if not context.shape[1]:
-            raise ValueError(
-                "context_coefficient asks for an answer without patches, and nothing else is seen of the image: use "
-                "the scorer backbone"
-            )
-        no_patch = context.new_zeros(len(label), self.aggregation.width)
-        return F.cross_entropy(self.prediction(torch.cat([no_patch, context], dim=1)), label, weight=class_weight)
+        slot_logits = self._answer_alone(choice, alone)  # B K L
+        losses = self.task.losses(slot_logits, label[:, None])  # B K parts
+        return mixture_of_answers(losses, slot_scores, self.task.weigh(label, class_weight))
 
     def _read(self, patches: Float[Tensor, "B K C P Q"]) -> Float[Tensor, "B K D"]:
         """Features of the slots."""

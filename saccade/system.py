@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, overload
 
-import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from saccade.config import ModelConfig
@@ -18,6 +17,8 @@ from saccade.module_modes import weights_follow
 from saccade.options import make
 from saccade.output import Output
 from saccade.registry import build, import_parts, parts
+from saccade.tasks.labels import TASK_NAMES
+from saccade.tasks.task import Task, make_task
 
 AnySystem = TypeVar("AnySystem", bound="System")
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -35,6 +36,7 @@ class System(nn.Module):
     Its parts are attributes by the names of their stages, None where it has no such part.
 
     configured:     the parts that it takes from its config.
+    tasks:          what labels may mean to it.
     own_options:    what `config.options` may hold, a dataclass.
     takes_sources:  it reads images by their view and equally sized regions alone, so they need not be tensors.
     exports_sizes:  as a graph it takes batches and images of any size; otherwise it is written for one.
@@ -43,6 +45,7 @@ class System(nn.Module):
     """
 
     configured: ClassVar[tuple[str, ...]] = ()
+    tasks: ClassVar[tuple[str, ...]] = (*TASK_NAMES, "questions")
     own_options: ClassVar[type] = NoOptions
     takes_sources: bool = True
     exports_sizes: bool = False
@@ -52,6 +55,7 @@ class System(nn.Module):
     def __init__(self, config: ModelConfig | None = None):
         super().__init__()
         self._config = config
+        self.task = _make_task(config, self.tasks)
         self.options: Any = make(f"the system {config.system}", self.own_options, config.options) if config else None
         for name in PARTS:
             setattr(self, name, None)
@@ -106,10 +110,14 @@ class System(nn.Module):
             )
 
     def loss(
-        self, output: Output, label: Int[Tensor, " B"], *, class_weight: Float[Tensor, " L"] | None = None
+        self, output: Output, label: Shaped[Tensor, "B ..."], *, class_weight: Float[Tensor, "*W"] | None = None
     ) -> Float[Tensor, ""]:
-        """What training makes small: cross-entropy, where a system says nothing else."""
-        return F.cross_entropy(output.logits, label, weight=class_weight)
+        """What training makes small: the task's own loss, where a system says nothing else."""
+        return self.task.loss(output.logits, label, class_weight)
+
+    def evidence(self, output: Output) -> Float[Tensor, "B S L"] | None:
+        """What each of the places behind `output.boxes` says for each logit; None where that cannot be told."""
+        return None
 
     def check_described(self) -> None:
         """Refuse a model with a part that its config does not describe: it would come back with another."""
@@ -156,6 +164,19 @@ class System(nn.Module):
         return model.eval()
 
 
+def _make_task(config: ModelConfig | None, possible: tuple[str, ...]) -> Task:
+    """The task of a config; of a model made by hand, one label."""
+    if config is None:
+        return make_task({"name": "single"}, (), 0)
+    task = make_task(config.task, config.classes, config.num_classes)
+    if task.name not in possible:
+        raise ValueError(
+            f"the system {config.system} knows the tasks {', '.join(possible)} alone, and the labels are for "
+            f"{task.name}: use another system, such as patch_selection or cnn"
+        )
+    return task
+
+
 def _without_origin(stage: dict[str, Any]) -> dict[str, Any]:
     return {option: value for option, value in stage.items() if option not in ("pretrained", "weights")}
 
@@ -183,6 +204,11 @@ def blaming(folder: str | Path) -> Iterator[None]:
             f"{Path(folder) / CONFIG} describes no model that can be made ({told(error)}): copy the folder anew, or "
             "train again"
         ) from error
+
+
+def outputs_of(config: ModelConfig) -> int:
+    """How many logits a model of this config has."""
+    return make_task(config.task, config.classes, config.num_classes).outputs
 
 
 def build_features(config: ModelConfig, patch: tuple[int, int]) -> Any:

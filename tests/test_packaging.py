@@ -1,14 +1,77 @@
-"""What is handed on: the source distribution, and whether its dependencies are known to be vulnerable."""
+"""What is handed on: the distributions, and whether their dependencies are known to be vulnerable."""
 
 import json
+import re
 import tarfile
+import zipfile
+from email.message import Message
+from email.parser import HeaderParser
+from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+import yaml
 from audit import CONSTRAINTS, audit
 from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+from packaging.requirements import Requirement
+
+import saccade
+from saccade.extras import EXTRAS
 
 ROOT = Path(__file__).parents[1]
+
+
+class Wheel(NamedTuple):
+    """The names of its files, and what it says of itself."""
+
+    names: set[str]
+    metadata: Message
+
+    def needs(self, extra: str = "") -> set[str]:
+        """The packages of the base, or those that an extra adds."""
+        lines = [Requirement(line) for line in self.metadata.get_all("Requires-Dist", [])]
+        base = {line.name for line in lines if line.marker is None or line.marker.evaluate({"extra": ""})}
+        return {line.name for line in lines if line.marker is None or line.marker.evaluate({"extra": extra})} - (
+            base if extra else set()
+        )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Wheel:
+    (archive,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path_factory.mktemp("wheel")), versions=["standard"])
+    with zipfile.ZipFile(archive) as file:
+        (metadata,) = (name for name in file.namelist() if name.endswith("/METADATA"))
+        return Wheel(set(file.namelist()), HeaderParser().parsestr(file.read(metadata).decode()))
+
+
+def test_the_wheel_has_the_package_and_nothing_else(wheel):
+    shipped = {str(path.relative_to(ROOT)) for path in (ROOT / "saccade").rglob("*") if path.is_file()}
+    shipped = {name for name in shipped if "__pycache__" not in name}
+    about = {name for name in wheel.names if name.startswith(f"saccade-{saccade.__version__}.dist-info/")}
+    assert wheel.names - about == shipped
+    assert {Path(name).suffix or name for name in shipped} == {
+        *(".py", ".yaml", ".jinja", ".html", ".css", ".js", ".typed"),
+    }
+
+
+def test_there_is_one_version(wheel):
+    assert wheel.metadata["Version"] == saccade.__version__
+    heading = rf"^## {re.escape(saccade.__version__)} \(\d{{4}}-\d\d-\d\d\)$"
+    assert re.search(heading, (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == saccade.__version__
+    assert f"## {citation['version']} ({citation['date-released']})" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_extras_are_those_that_errors_ask_for(wheel):
+    brought_by = packages_distributions()
+    for extra, modules in EXTRAS.items():
+        packages = {package.lower() for module in modules for package in brought_by[module]}
+        assert packages <= wheel.needs(extra), f"{extra} does not bring what is asked for"
+        assert not packages & wheel.needs(), f"{extra} is in the base already"
+    assert wheel.needs("all") == set().union(*map(wheel.needs, EXTRAS))
 
 
 def test_the_source_distribution_can_be_tested(tmp_path):

@@ -44,6 +44,12 @@ class Aggregator(Protocol):
         """Each slot as if there were no other: unless it says otherwise, as it is."""
         return features
 
+    def give(
+        self, features: Float[Tensor, "B K D"], selection: Selection, grid: Candidates | None
+    ) -> Float[Tensor, "B K E"] | None:
+        """What each slot gives to the pooled features, which are the sum; None where they are no such sum."""
+        return None
+
     def weigh(self, alone: Float[Tensor, "B K E"]) -> Float[Tensor, "B K"]:
         """How much a slot counts beside its score, in log units, where each is asked alone: all alike by default."""
         return alone.new_zeros(alone.shape[:2])

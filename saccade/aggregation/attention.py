@@ -35,6 +35,12 @@ class GatedAttention(Pool):
         """Pool the slots."""
         return (self.attention(features)[..., None] * features).sum(dim=1)
 
+    def give(
+        self, features: Float[Tensor, "B K D"], selection: Selection, grid: Candidates | None
+    ) -> Float[Tensor, "B K D"]:
+        """Its features as far as attention lets them count."""
+        return self.attention(features)[..., None] * features
+
     def attention(self, features: Float[Tensor, "B K D"]) -> Float[Tensor, "B K"]:
         """How much each slot counts; sums to one."""
         return self.score(self.content(features).tanh() * self.gate(features).sigmoid())[..., 0].softmax(dim=1)

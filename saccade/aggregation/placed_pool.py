@@ -49,6 +49,10 @@ class Placed(nn.Module, Aggregator):
         """What each slot shows and where."""
         return self.think(features + self.positions(selection, grid.shape))
 
+    def give(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B K D"] | None:
+        """What it gives to the mean, or to the largest value."""
+        return self.pool.give(self.alone(features, selection, grid), selection, grid)
+
     def weigh(self, alone: Float[Tensor, "B K D"]) -> Float[Tensor, "B K"]:
         """What a patch shows and where may matter beside its score: by its first feature."""
         return alone[..., 0]

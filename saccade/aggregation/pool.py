@@ -1,5 +1,7 @@
 """features → pooled without parameters: mean, max, and concatenation over the K slots."""
 
+import torch
+import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -31,6 +33,13 @@ class Mean(Pool):
             return features.mean(dim=1)
         return (selection.share[..., None] * features).sum(dim=1).to(features.dtype)
 
+    def give(
+        self, features: Float[Tensor, "B K D"], selection: Selection, grid: Candidates | None
+    ) -> Float[Tensor, "B K D"]:
+        """Its share of the features."""
+        share = 1 / features.shape[1] if selection.share is None else selection.share[..., None]
+        return share * features
+
 
 @register("aggregation", "max")
 class Max(Pool):
@@ -41,6 +50,13 @@ class Max(Pool):
     ) -> Float[Tensor, "B D"]:
         """Pool the slots."""
         return features.amax(dim=1)
+
+    def give(
+        self, features: Float[Tensor, "B K D"], selection: Selection, grid: Candidates | None
+    ) -> Float[Tensor, "B K D"]:
+        """Each feature from the slot where it is largest, of equal ones the first."""
+        first = F.one_hot(features.argmax(dim=1), features.shape[1])  # B D K
+        return rearrange(first, "b d k -> b k d") * features
 
 
 @register("aggregation", "concat")
@@ -64,3 +80,10 @@ class Concat(nn.Module, Aggregator):
                 "training, or use another aggregation"
             )
         return rearrange(features, "b k d -> b (k d)")
+
+    def give(
+        self, features: Float[Tensor, "B K D"], selection: Selection, grid: Candidates | None
+    ) -> Float[Tensor, "B K KD"]:
+        """Its own place in the row, zeros elsewhere."""
+        own = torch.eye(self.slots, dtype=features.dtype, device=features.device)
+        return rearrange(own[None, :, :, None] * features[:, None], "b k j d -> b k (j d)")

@@ -14,8 +14,9 @@ from jsonargparse import ArgumentParser, Namespace
 
 from saccade.cli.command import Command, Group, WordCommand
 from saccade.cli.data import DATA
+from saccade.cli.doctor import DOCTOR
 from saccade.cli.export import EXPORT
-from saccade.cli.predict import PREDICT
+from saccade.cli.predict import MERGE, PREDICT
 from saccade.cli.reproduce import REPRODUCE
 from saccade.cli.runs import EVALUATE, RECIPES, REPORT
 from saccade.cli.serve import SERVE
@@ -28,10 +29,12 @@ COMMANDS: dict[str, Command | WordCommand | Group] = {
     "train": TRAIN,
     "evaluate": EVALUATE,
     "predict": PREDICT,
+    "merge": MERGE,
     "report": REPORT,
     "export": EXPORT,
     "reproduce": REPRODUCE,
     "serve": SERVE,
+    "doctor": DOCTOR,
 }
 
 

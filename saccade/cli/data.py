@@ -12,6 +12,7 @@ def _add_check_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("path", type=Path, help="a folder, a .csv or .tsv table, or an archive")
     parser.add_argument("--seed", type=NonNegativeInt, default=0, help="for splits that are drawn (default: 0)")
     parser.add_argument("--group", type=str, help="column of the table, or expression on names, that tells groups")
+    parser.add_argument("--task", type=str, help="what labels mean: single, multi, ordinal or regression")
     parser.add_argument("--folds", type=PositiveInt, help="draw so many folds, and check those")
     parser.add_argument("--workers", type=PositiveInt, help="files decoded at once (default: one per core)")
     parser.add_argument("--max-pixels", type=PositiveInt, help="refuse larger images (default: 268 million)")
@@ -27,7 +28,7 @@ def check_data(args: Namespace) -> int:
     from saccade.images.decode import MAX_PIXELS
 
     console = Console()
-    records = load(args.path, seed=args.seed, cache=args.cache, group=args.group, folds=args.folds)
+    records = load(args.path, seed=args.seed, cache=args.cache, group=args.group, folds=args.folds, labels=args.task)
     findings = examine(records, workers=args.workers, max_pixels=args.max_pixels or MAX_PIXELS, stream=True)
     report = Report(records, tuple(follow(findings, len(records.records), console)))
     show(report, console)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import NonNegativeInt, PositiveInt
@@ -14,6 +14,9 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 from saccade.cli.command import Command
 from saccade.cli.memory import keep_freed_memory
 from saccade.files import shown
+
+if TYPE_CHECKING:
+    from saccade.predict.shards import ImageList, Shard
 
 PLAIN_LINES = 10
 
@@ -23,14 +26,22 @@ def _add_arguments(parser: ArgumentParser) -> None:
         "One line per image: label, probabilities, boxes in pixels of the file with their scores, size, milliseconds; "
         "or the error, and exit code 1 at the end."
     )
-    parser.add_argument("run", type=Path, help="a run folder, one of folds too, or a folder written by save_pretrained")
     parser.add_argument(
-        "images", type=str, nargs="+", help="images, folders, patterns ('photos/*.jpg'), .txt files that list images"
+        "run",
+        type=str,
+        help="a run folder, one of folds too, or a folder written by save_pretrained; or the URL of one",
+    )
+    parser.add_argument(
+        "images",
+        type=str,
+        nargs="+",
+        help="images, folders, patterns ('photos/*.jpg'), .txt files that list images; or URLs",
     )
     parser.add_argument("--fold", type=str, help="of a run in folds, ask one model (default: the mean of all)")
     parser.add_argument("--out", type=Path, help="a .jsonl or .csv file (default: JSON lines on standard output)")
     parser.add_argument("--overlay", type=Path, help="folder for pictures of where the model looked, one per image")
     parser.add_argument("--crops", type=Path, help="folder for the patches it looked at, a folder per image")
+    parser.add_argument("--shard", type=str, help="of several jobs, do the third of eight: 3/8 (then `saccade merge`)")
     parser.add_argument("--resume", action="store_true", help="continue after the last whole line of --out")
     parser.add_argument("--batch", type=PositiveInt, default=8, help="images of one size at a time (default: 8)")
     parser.add_argument("--workers", type=NonNegativeInt, help="processes that read ahead (default: half of the cores)")
@@ -45,16 +56,21 @@ def predict(args: Namespace) -> int:
     from saccade.predict.image_paths import find_images, is_list, refuse_nothing
     from saccade.predict.line_file import refuse_existing
     from saccade.predict.line_formats import format_of
+    from saccade.predict.shards import ImageList, Shard
 
     form = format_of(args.out or Path("-.jsonl"))
-    if args.resume and not args.out:
-        raise ValueError("--resume continues a file: name it with --out")
+    for flag in ("resume", "shard"):
+        if args[flag] and not args.out:
+            raise ValueError(f"--{flag} needs a file: name it with --out")
+    shard = Shard.parse(args.shard) if args.shard else Shard(1, 1)
+    if args.shard:
+        args.out = shard.file(args.out)
     if args.out and not args.resume:
         refuse_existing(args.out)
     _refuse_inside(args)
     refuse_nothing(args.images)
-    total = sum(1 for _ in find_images(args.images))
-    if not total:
+    images = ImageList.of(find_images(args.images))
+    if not images.count:
         named = ", ".join(f"{source} (the list is empty)" if is_list(source) else source for source in args.images)
         raise ValueError(
             f"no images in {named}: expected files with an image's suffix, such as .jpg, or a list with one path a line"
@@ -62,7 +78,7 @@ def predict(args: Namespace) -> int:
     keep_freed_memory()
     try:
         with Guard() if SUPPORTED else nullcontext() as guard:
-            return _predict(args, form, total, guard)
+            return _predict(args, form, images, shard, guard)
     except BrokenPipeError:  # whoever read the lines has enough of them
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -77,16 +93,18 @@ def _refuse_inside(args: Namespace) -> None:
             raise ValueError(f"{flag} {place} lies in {inside[0]}, among the images: give a folder elsewhere")
 
 
-def _predict(args: Namespace, form: Any, total: int, guard: Any) -> int:
+def _predict(args: Namespace, form: Any, listed: "ImageList", shard: "Shard", guard: Any) -> int:
     from saccade.predict import Failure, Predictor
     from saccade.predict.image_paths import common_folder, find_images
     from saccade.predict.line_file import Progress, Writer, open_alone, resume
     from saccade.predict.pictures import Album
+    from saccade.predict.shards import finish
 
     options = {"device": args.device, "compile": args.compile, "max_pixels": args.max_pixels}
     predictor = Predictor(args.run, fold=args.fold, guard=guard, **options)
     album = Album(common_folder(args.images), args.overlay, args.crops) if args.overlay or args.crops else None
-    images, before = find_images(args.images), Progress()
+    images, before = shard.share(find_images(args.images)), Progress()
+    total = shard.count(listed)
     opened: Any = open_alone(args.out, resumes=args.resume) if args.out else nullcontext(sys.stdout.buffer)
     with opened as file:
         writer = Writer(file, form(predictor.classes))
@@ -103,6 +121,8 @@ def _predict(args: Namespace, form: Any, total: int, guard: Any) -> int:
                 with told.drawing(image):
                     album.draw(image, outcome)
             writer.write(image, outcome)
+    if args.shard:
+        finish(args.out, listed, predictor.classes)
     return told.finish()
 
 
@@ -172,3 +192,27 @@ class _Account:
 
 
 PREDICT = Command("answer for images of any size: label, probabilities, boxes", _add_arguments, predict)
+
+
+def _add_merge_arguments(parser: ArgumentParser) -> None:
+    parser.description = (
+        "Join the lines of `saccade predict … --out OUT --shard 1/8`, 2/8, and so on: every image once, in the order "
+        "of one run; exit code 1 if some of the images failed."
+    )
+    parser.add_argument("out", type=Path, help="the --out of the shards, such as answers.jsonl")
+
+
+def merge(args: Namespace) -> int:
+    """Join shards; 1 if one of their images failed."""
+    from saccade.predict.shards import join
+
+    if args.out.exists():
+        raise FileExistsError(f"{args.out} exists: delete it, or join the shards elsewhere")
+    joined = join(args.out)
+    print(f"{joined.done} lines → {shown(args.out)}", file=sys.stderr)
+    if joined.failed:
+        print(f"{joined.failed} of {joined.done} images failed", file=sys.stderr)
+    return 1 if joined.failed else 0
+
+
+MERGE = Command("join the files of `saccade predict --shard`", _add_merge_arguments, merge)

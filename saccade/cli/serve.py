@@ -1,6 +1,5 @@
 """`saccade serve RUN`: a page and a JSON API for a trained model."""
 
-import importlib.util
 import ipaddress
 import math
 import secrets
@@ -13,8 +12,8 @@ from jsonargparse.typing import NonNegativeInt, PositiveFloat, restricted_number
 
 from saccade.cli.command import Command
 from saccade.cli.memory import return_freed_memory
+from saccade.extras import require
 
-NEEDS = ("fastapi", "uvicorn", "python_multipart")
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 MIN_TOKEN = 16  # letters
 MAX_CONNECTIONS = 100  # beside the queue, for tiles and crops
@@ -57,9 +56,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 def serve(args: Namespace) -> int:
     """Serve a model until Ctrl+C."""
-    missing = [name for name in NEEDS if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ValueError(f"saccade serve needs {', '.join(missing)}: pip install 'saccade[serve]'")
+    require("serve", "saccade serve")
     import uvicorn
 
     from saccade.predict import Predictor

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = (
     "SOURCE is a recipe (its name, see `saccade recipes`, or a .yaml file), or your own data: a folder with one folder "
-    "of images per class, or a table with the columns image,label[,split][,boxes][,group][,fold]. "
+    "of images per class, or a table with the columns image,label[,split][,boxes][,group][,fold], where a "
+    "label may be several, open;short, "
+    "or a number. "
     "A run that was stopped is resumed by the same command."
 )
 
@@ -51,6 +53,7 @@ SHORT = {
     "backbone": Short("model.features", "feature network: the name of a timm model"),
     "weights": Short("model.features.weights", "its weights, a .safetensors file with timm's key names"),
     "resize": Short("model.preparation.resize", "[height, width] every image is resized to"),
+    "task": Short("data.labels", "what labels mean: single, multi, ordinal or regression (default: as they look)"),
     "augment": Short("data.augmentation", "what training images go through: of flip,rotate90,crop,color,shift; none"),
     "folds": Short("data.folds", "draw so many folds and train one run for each; 0: none, whatever the table has"),
     "skip_bad": Short("data.skip_bad", "true: leave out files that cannot be read instead of stopping there"),

@@ -19,35 +19,42 @@ bad ones are logged and left out: so the number of samples is known, and the sam
 import logging
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Float, Int, Shaped, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
 from saccade.data.inspection import Report, examine
 from saccade.data.records import DataError, Record, Records
-from saccade.data.sample import Sample, SampleCache
+from saccade.data.sample import NO_KIND, Sample, SampleCache
 from saccade.images import BadImage, ImageSource, Sources, open_file
 from saccade.images.decode import read_pixels
 from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.preparation import Preparation
+from saccade.tasks.task import task_of
 
 log = logging.getLogger(__name__)
 
 
 class Batch(NamedTuple):
-    """Samples side by side; `size` is each image's true height and width, the rest of its H×W is zero."""
+    """Samples side by side.
+
+    label: what the task makes of each label, see `saccade.tasks`.
+    size:  each image's true height and width, the rest of its H×W is zero.
+    kinds: of each image's boxes, see `Sample`.
+    """
 
     image: UInt8[Tensor, "B 3 H W"] | Sources
-    label: Int[Tensor, "B *classes"]  # noqa: F821
+    label: Shaped[Tensor, "B ..."]
     boxes: tuple[Int[Tensor, "R 4"], ...]
     index: Int[Tensor, " B"]
     size: Int[Tensor, "B 2"]
+    kinds: tuple[Int[Tensor, " R"] | None, ...] = ()
 
 
 class ImageDataset(Dataset[Sample]):
@@ -81,7 +88,7 @@ class ImageDataset(Dataset[Sample]):
         if not self.records.records:
             raise DataError(f"{records.root}: no images to read; is the split empty, or every file in it bad?")
         self.cache = SampleCache(cache_gb)
-        self._class_number = {label: number for number, label in enumerate(records.classes)}
+        self.task = task_of(records.task, records.classes, records.questions)
 
     def __len__(self) -> int:
         return len(self.records.records)
@@ -95,7 +102,7 @@ class ImageDataset(Dataset[Sample]):
         record = self.records.records[index]
         source = open_file(record.image, max_pixels=self.max_pixels)
         boxes = _place_boxes(record, source.size, source.size)
-        return Sample(source, self._class_number[record.label], boxes, index)
+        return self._sample(source, boxes, index)
 
     def _read(self, index: int) -> Sample:
         record = self.records.records[index]
@@ -104,7 +111,12 @@ class ImageDataset(Dataset[Sample]):
         boxes = _place_boxes(record, (image.shape[-2], image.shape[-1]), size)
         if image.shape[-2:] != size:
             image = F.interpolate(image[None], size=size, mode="bilinear", antialias=True, align_corners=False)[0]
-        return Sample(image, self._class_number[record.label], boxes, index)
+        return self._sample(image, boxes, index)
+
+    def _sample(self, image: Any, boxes: Tensor, index: int) -> Sample:
+        record, known = self.records.records[index], self.records.classes
+        kinds = [known.index(kind) if kind else NO_KIND for kind in record.kinds] or [NO_KIND] * len(boxes)
+        return Sample(image, self.task.target(record.label), boxes, index, torch.tensor(kinds, dtype=torch.int64))
 
 
 def collate(samples: Sequence[Sample], *, multiple_px: int = 1) -> Batch:
@@ -130,7 +142,8 @@ def collate_sources(samples: Sequence[Sample], *, scale: float) -> Batch:
 def _batch(image: Tensor | Sources, samples: Sequence[Sample], size: Int[Tensor, "B 2"]) -> Batch:
     label = torch.tensor([sample.label for sample in samples])
     index = torch.tensor([sample.index for sample in samples])
-    return Batch(image, label, tuple(sample.boxes for sample in samples), index, size)
+    boxes, kinds = zip(*((sample.boxes, sample.kinds) for sample in samples), strict=True)
+    return Batch(image, label, boxes, index, size, kinds)
 
 
 def batch_of_one(image: UInt8[Tensor, "3 H W"] | ImageSource) -> UInt8[Tensor, "1 3 H W"] | Sources:

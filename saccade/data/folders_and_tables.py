@@ -6,7 +6,8 @@
 
 The table is `.csv` (commas) or `.tsv` (tabs), UTF-8. `image` is relative to the table's folder or to `images` in it;
 `split` (train, val, test) and `boxes` (left top right bottom, pixels of the upright image, right and bottom
-exclusive; several separated by `;`) may be left out. Boxes are for measuring where a model looks. `group` (or another
+exclusive; several separated by `;`) may be left out. Boxes are for measuring where a model looks; a fifth word says
+which label each shows. `label_columns` has what labels may be. `group` (or another
 column that the user names) and `fold` may be left out too: images of one group are never parted.
 """
 
@@ -16,8 +17,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from saccade.data.records import SPLIT_NAMES, UNSPLIT, Box, DataError, Record, Records, sort_labels
+from saccade.data.label_columns import LabelColumns, find_label_columns, interpret, name_kinds
+from saccade.data.records import SPLIT_NAMES, UNSPLIT, Box, DataError, Record, Records
 from saccade.images.image_formats import IMAGE_SUFFIXES
+from saccade.tasks.labels import in_order
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 FOLD_NAME = re.compile(r"[\w-]*")  # the name of a run folder, too
@@ -36,26 +39,42 @@ def is_class_folders(path: Path) -> bool:
     return len(names) > 1 or "train" in names
 
 
-def load_folder(root: Path) -> Records:
-    """The images in class folders, at any depth inside them; split where the folders say so."""
+def load_folder(root: Path, labels: str | None = None) -> Records:
+    """The images in class folders, at any depth inside them; split where the folders say so.
+
+    labels: what the folders' names mean, a task (default: single).
+    """
     parts = {folder: SPLIT_NAMES.get(folder.name.lower(), UNSPLIT) for folder in subfolders(root)}
     if parts and all(parts.values()):
         records = [record for folder, split in parts.items() for record in _images_by_class(folder, split)]
     else:
         _refuse_half_split(root, parts)
         records = _images_by_class(root, UNSPLIT)
-    return _records(root, records, notes=tuple(_strangers(root)))
+    places = [str(record.image) for record in records]
+    return _records(root, records, places, labels or "single", notes=tuple(_strangers(root)))
 
 
-def _records(root: Path, records: list[Record], *, notes: tuple[str, ...] = ()) -> Records:
+def _records(
+    root: Path,
+    records: list[Record],
+    places: Sequence[str],
+    labels: str | None,
+    columns: LabelColumns | None = None,
+    *,
+    notes: tuple[str, ...] = (),
+) -> Records:
     """With one's own labels, one that is in val or test and not in train is more likely misspelt than meant."""
-    labels = {record.label for record in records}
-    unknown = sort_labels(labels - {record.label for record in records if record.split in ("train", UNSPLIT)})
-    if unknown and len(unknown) < len(labels):
+    task, classes, questions, told = interpret(records, places, labels, columns)
+    records = [name_kinds(record, place, classes) for record, place in zip(records, places, strict=True)]
+    named = (r._replace(label=in_order(task, r.label, classes, questions)) for r in records)
+    found = Records(root, classes, tuple(named), (*notes, *told), task, questions)
+    seen = {name for record in records if record.split in ("train", UNSPLIT) for name in found.names(record)}
+    unknown = [name for name in classes if name not in seen]
+    if unknown and len(unknown) < len(classes):
         raise DataError(
             f"{root}: no training images for {', '.join(unknown)}, only val or test ones; add some or correct the label"
         )
-    return Records(root, sort_labels(labels), tuple(records), notes)
+    return found
 
 
 def _images_by_class(folder: Path, split: str) -> list[Record]:
@@ -121,17 +140,21 @@ def is_manifest(path: Path) -> bool:
     return path.suffix.lower() in DELIMITERS and path.is_file()
 
 
-def load_manifest(path: Path, group: str | None = None) -> Records:
+def load_manifest(path: Path, group: str | None = None, labels: str | None = None) -> Records:
     """The images a table lists; every complaint names the table and the line.
 
-    group: the column that says which images belong together (default: the one called group, if there is one).
+    group:  the column that says which images belong together (default: the one called group, if there is one).
+    labels: what labels mean, a task, if not what they look like.
     """
     # Absolute, because ".." cannot be told from inside a folder called ".".
     root = Path(os.path.abspath(path.parent))
-    records, line_of, groups = [], {}, {}
-    for line, row in _rows(path, *([group.strip().lower()] if group else [])):
+    records, line_of, groups, columns = [], {}, {}, None
+    group_column = (group or "group").strip().lower()
+    for line, row in _rows(path, group_column, needs_group=group is not None):
+        columns = columns or find_label_columns([*row], group_column)
+        assert columns is not None
         try:
-            record = _record(root, row, (group or "group").strip().lower())
+            record = _record(root, row, columns, group_column)
             _check_group(record.group, line, groups)
         except DataError as error:
             raise DataError(f"{path}, line {line}: {error}") from None
@@ -146,7 +169,8 @@ def load_manifest(path: Path, group: str | None = None) -> Records:
         records.append(record)
     if not records:
         raise DataError(f"{path}: no line below the header; list one image per line")
-    return _records(root, records)
+    places = [f"{path}, line {line_of[record.image]}" for record in records]
+    return _records(root, records, places, labels, columns)
 
 
 def _check_group(name: str, line: int, seen: dict[str, tuple[str, int]]) -> None:
@@ -165,11 +189,11 @@ def read_columns(path: Path) -> list[str]:
         return [name.strip().lower() for name in next(csv.reader(file, delimiter=DELIMITERS[path.suffix.lower()]), [])]
 
 
-def _rows(path: Path, *needed: str) -> Iterator[tuple[int, dict[str, str]]]:
+def _rows(path: Path, group: str, *, needs_group: bool) -> Iterator[tuple[int, dict[str, str]]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, delimiter=DELIMITERS[path.suffix.lower()], restval="", strict=True)
         try:
-            header = reader.fieldnames = _header(path, reader, needed)
+            header = reader.fieldnames = _header(path, reader, group, needs_group=needs_group)
             for row in reader:
                 if None in row:
                     raise DataError(f"{path}, line {reader.line_num}: more fields than the header's {len(header)}")
@@ -180,11 +204,12 @@ def _rows(path: Path, *needed: str) -> Iterator[tuple[int, dict[str, str]]]:
             raise DataError(f"{path}, line {reader.line_num + 1}: {error}") from None
 
 
-def _header(path: Path, reader: csv.DictReader, needed: Sequence[str]) -> list[str]:
+def _header(path: Path, reader: csv.DictReader, group: str, *, needs_group: bool) -> list[str]:
     header = [name.strip().lower() for name in reader.fieldnames or []]
-    if unknown := [name for name in needed if name not in header]:
-        raise DataError(f"{path}, line 1: no column {unknown[0]!r} to group by; the columns are {', '.join(header)}")
-    missing = [repr(name) for name in ("image", "label") if name not in header]
+    if needs_group and group not in header:
+        raise DataError(f"{path}, line 1: no column {group!r} to group by; the columns are {', '.join(header)}")
+    columns = {"image": "image" in header, "label": find_label_columns(header, group) is not None}
+    missing = [repr(name) for name, there in columns.items() if not there]
     if missing:
         separator = "tabs" if reader.reader.dialect.delimiter == "\t" else "commas"
         raise DataError(
@@ -194,20 +219,25 @@ def _header(path: Path, reader: csv.DictReader, needed: Sequence[str]) -> list[s
     return header
 
 
-def _record(root: Path, row: dict[str, str], group: str) -> Record:
+def _record(root: Path, row: dict[str, str], columns: LabelColumns, group: str) -> Record:
+    label = columns.label(row)
     if not row["image"]:
-        raise DataError(f"label {row['label']!r} without an image; name the image or delete the line")
-    if not row["label"]:
-        raise DataError(f"no label for {row['image']!r}; every image needs one")
+        raise DataError(f"label {label!r} without an image; name the image or delete the line")
+    if empty := [name for name in columns.names if not row[name]]:
+        where = "" if empty == ["label"] else f" in the column {empty[0]!r}"
+        raise DataError(
+            f"no label for {row['image']!r}{where}; every image needs one (a lone ; where it has none of several)"
+        )
     split = row.get("split", "").lower()
     if split and split not in SPLIT_NAMES:
         raise DataError(f"unknown split {split!r}; expected one of {', '.join(SPLIT_NAMES)}")
-    boxes = tuple(_box(text) for text in row.get("boxes", "").split(";") if text.strip())
+    boxes = [_box(text) for text in row.get("boxes", "").split(";") if text.strip()]
+    kinds = tuple(kind for _, kind in boxes) if any(kind for _, kind in boxes) else ()
     fold = row.get("fold", "")
     if not FOLD_NAME.fullmatch(fold):
         raise DataError(f"fold {fold!r} cannot name a folder; expected a number, or letters, digits, - and _")
     image, split = _find_image(root, row["image"]), SPLIT_NAMES.get(split, UNSPLIT)
-    return Record(image, row["label"], split, boxes, row.get(group, ""), fold)
+    return Record(image, label, split, tuple(box for box, _ in boxes), row.get(group, ""), fold, kinds)
 
 
 def _find_image(root: Path, name: str) -> Path:
@@ -221,13 +251,16 @@ def _find_image(root: Path, name: str) -> Path:
     raise DataError(f"no image {name!r} in {root} or its folder images")
 
 
-def _box(text: str) -> Box:
+def _box(text: str) -> tuple[Box, str]:
+    """A box and the label it shows, which may have blanks in it."""
+    *words, kind = [*text.split(maxsplit=4), ""] if len(text.split(maxsplit=4)) < 5 else text.split(maxsplit=4)
     try:
-        left, top, right, bottom = (int(number) for number in text.split())
+        left, top, right, bottom = (int(number) for number in words)
     except ValueError:
         left, top, right, bottom = 0, 0, 0, 0
     if not (0 <= left < right and 0 <= top < bottom):
         raise DataError(
-            f"box {text.strip()!r} is not four whole numbers left top right bottom with left < right and top < bottom"
+            f"box {text.strip()!r} is not four whole numbers left top right bottom with left < right and top < bottom, "
+            "and perhaps the label it shows"
         )
-    return left, top, right, bottom
+    return (left, top, right, bottom), kind.strip()

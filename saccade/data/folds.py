@@ -5,7 +5,8 @@ images of run i are fold i; its validation images are drawn from the others, as 
 """
 
 from saccade.data.groups import count_units, deal
-from saccade.data.records import DataError, Records, sort_labels
+from saccade.data.records import DataError, Records
+from saccade.tasks.labels import DEALT_BY, sort_labels
 
 
 def fold_names(records: Records) -> tuple[str, ...]:
@@ -29,9 +30,11 @@ def with_folds(records: Records, count: int | None, *, seed: int) -> Records:
             f"{records.root}: {count} folds and {units} groups, which are never parted (an image alone is one, and "
             f"groups with the same picture are one): give at most --folds {units}"
         )
-    parts = deal(records.records, [1 / count] * count, seed=seed)
+    names = records.strata(records.records)
+    parts = deal(records.records, [1 / count] * count, names=names, seed=seed)
     drawn = (record._replace(fold=str(part)) for record, part in zip(records.records, parts, strict=True))
-    note = f"drew {count} folds from all {len(parts)} images, whatever their splits, by group and class, seed {seed}"
+    by = DEALT_BY[records.task]
+    note = f"drew {count} folds from all {len(parts)} images, whatever their splits, by group and {by}, seed {seed}"
     return records._replace(records=tuple(drawn), notes=(*records.notes, note))
 
 

@@ -44,8 +44,12 @@ class SamePicture(NamedTuple):
         return tuple(sorted({record.group for record in self.records}))
 
 
-def deal(records: Sequence[Record], shares: Sequence[float], *, seed: int) -> list[int]:
+def deal(
+    records: Sequence[Record], shares: Sequence[float], *, names: Sequence[Sequence[str]] | None = None, seed: int
+) -> list[int]:
     """The part of each record, a place in `shares`, which add up to 1: by group, stratified by class, by seed.
+
+    names: by what each record is dealt alike, any number of names (default: its label).
 
     A record without a group is a group of its own. The draw depends on the seed and on the names of images and groups,
     not on their order.
@@ -56,10 +60,12 @@ def deal(records: Sequence[Record], shares: Sequence[float], *, seed: int) -> li
     """
     order = sorted(range(len(records)), key=lambda place: records[place].image)
     units = _units([records[place] for place in order])
-    classes = np.unique([records[place].label for place in order], return_inverse=True)[1]
-    counts = np.zeros((max(units) + 1, max(classes) + 1))  # unit class
-    for unit, label in zip(units, classes, strict=True):
-        counts[unit, label] += 1
+    named = [(record.label,) for record in records] if names is None else names
+    number = {name: number for number, name in enumerate(sorted({name for each in named for name in each}))}
+    counts = np.zeros((max(units) + 1, len(number) + 1))  # unit class, and all images beside each class
+    for unit, place in zip(units, order, strict=True):
+        counts[unit, [number[name] for name in named[place]]] += 1
+        counts[unit, -1] += 1
     parts = _place(counts, np.asarray(shares, float), np.random.default_rng(seed))
     part_of = dict(zip(order, parts[units].tolist(), strict=True))
     return [part_of[place] for place in range(len(records))]
@@ -117,7 +123,6 @@ def _units(records: Sequence[Record]) -> list[int]:
 def _place(
     counts: Float[np.ndarray, "units classes"], shares: Float[np.ndarray, " parts"], rng: np.random.Generator
 ) -> Int[np.ndarray, " units"]:
-    counts = np.column_stack([counts, counts.sum(axis=1)])  # all images, beside each class
     mass = counts / counts.sum(axis=0)
     there = np.zeros((len(shares), counts.shape[1]))  # how much of each class a part has
     # What it costs a part to lack a class: more than any unevenness, and in the first part more than in all others.

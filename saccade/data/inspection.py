@@ -199,13 +199,19 @@ def _where(alike: list[Record]) -> str:
 
 def _show_counts(records: Records, console: Console) -> None:
     counts = records.counts()
-    table = Table("class", *SPLITS, "all", title=Text(shown(records.root)), title_justify="left")
+    table = Table(
+        "class" if records.task == "single" else records.task,
+        *SPLITS,
+        "all",
+        title=Text(shown(records.root)),
+        title_justify="left",
+    )
     for column in table.columns[1:]:
         column.justify = "right"
     for label in records.classes:
         row = [counts[split][label] for split in SPLITS]
         table.add_row(Text(shown(label)), *map(str, row), str(sum(row)), end_section=label == records.classes[-1])
-    totals = [sum(counts[split].values()) for split in SPLITS]
+    totals = [records.sizes()[split] for split in SPLITS]
     table.add_row("all", *map(str, totals), str(sum(totals)))
     console.print(table)
 

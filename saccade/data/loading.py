@@ -46,7 +46,7 @@ FORMATS = {
     "manifest": Format(folders_and_tables.is_manifest, folders_and_tables.load_manifest),
     "labels": Format(
         lambda path: folders_and_tables.is_manifest(_labels_file(path)),
-        lambda path, group=None: folders_and_tables.load_manifest(_labels_file(path), group),
+        lambda path, group=None, labels=None: folders_and_tables.load_manifest(_labels_file(path), group, labels),
     ),
     "megapixel-mnist-images": Format(megapixel_images.is_megapixel_images, megapixel_images.load_megapixel_images),
     "swedish": Format(swedish.is_swedish, swedish.load_swedish),
@@ -67,6 +67,7 @@ def load(
     group: str | None = None,
     folds: int | None = None,
     fold: str | None = None,
+    labels: str | None = None,
     **options: str,
 ) -> Records:
     """The data set at `path`: a folder, a table or an archive of one, with all its splits.
@@ -78,6 +79,7 @@ def load(
            or for folders a regular expression that finds the group in an image's path.
     folds: draw so many folds, where the data set has no folds of its own.
     fold:  test on this fold and train on the others, whatever the splits are.
+    labels: what labels of one's own mean: single, multi, ordinal or regression (default: what they look like).
 
     >>> load("flowers").counts()["val"]  # doctest: +SKIP
     {'daisy': 12, 'rose': 9}
@@ -86,7 +88,7 @@ def load(
     if unknown := options.keys() - _options(name):
         raise DataError(f"{path} is of the kind {name!r}, which has no option {', '.join(sorted(unknown))}")
     share = FORMATS[name].val_share if val_share is None else val_share
-    records = _read(name, found, group, options)
+    records = _read(name, found, group, labels, options)
     if folds or fold is not None:
         records = with_folds(records, folds, seed=seed)
     if fold is not None:
@@ -95,11 +97,17 @@ def load(
 
 
 def load_folds(
-    path: Path | str, *, seed: int = 0, group: str | None = None, folds: int | None = None, **options: str
+    path: Path | str,
+    *,
+    seed: int = 0,
+    group: str | None = None,
+    folds: int | None = None,
+    labels: str | None = None,
+    **options: str,
 ) -> Records:
     """The data set at `path` with its folds, as `load` has them for any `fold`; splits stay as they are given."""
     name, found = _find(Path(os.path.abspath(path)), None)
-    records = with_folds(_read(name, found, group, options), folds, seed=seed)
+    records = with_folds(_read(name, found, group, labels, options), folds, seed=seed)
     return records._replace(notes=(*records.notes, *describe_parted(records, "fold")))
 
 
@@ -109,21 +117,25 @@ def has_folds(path: Path | str) -> bool:
     return name in ("manifest", "labels") and "fold" in folders_and_tables.read_columns(_labels_file(found))
 
 
-def load_as_given(path: Path | str, **options: str) -> Records:
+def load_as_given(path: Path | str, *, labels: str | None = None, **options: str) -> Records:
     """The data set at `path` as it comes: no split is drawn, and an image without one has the split `UNSPLIT`.
 
     `options` may be those of another kind of data set: what the loader does not take is left out.
     """
     name, found = _find(Path(os.path.abspath(path)), None)
-    return _read(name, found, None, {key: options[key] for key in options if key in _options(name)})
+    return _read(name, found, None, labels, {key: options[key] for key in options if key in _options(name)})
 
 
-def _read(name: str, found: Path, group: str | None, options: Mapping[str, str]) -> Records:
-    read = FORMATS[name].load
-    if "group" in inspect.signature(read).parameters:
-        records = read(found, group=group)
+def _read(name: str, found: Path, group: str | None, labels: str | None, options: Mapping[str, str]) -> Records:
+    read, taken = FORMATS[name].load, {"labels": labels} if labels else {}
+    known = inspect.signature(read).parameters
+    if labels and "labels" not in known:
+        raise DataError(f"{found} is of the kind {name!r}, whose labels have a meaning of their own: leave --task out")
+    if "group" in known:
+        records = read(found, group=group, **taken)
     else:
-        records = read(found, **options) if group is None else group_by_name(read(found, **options), group)
+        records = read(found, **taken, **options)
+        records = records if group is None else group_by_name(records, group)
     return records._replace(notes=(*records.notes, *describe_alike(records.classes)))
 
 
@@ -146,7 +158,7 @@ def source_name(path: Path | str) -> str:
 
 def _options(name: str) -> set[str]:
     """What the loader of a format can be asked for."""
-    return inspect.signature(FORMATS[name].load).parameters.keys() - {"path", "root", "group"}
+    return inspect.signature(FORMATS[name].load).parameters.keys() - {"path", "root", "group", "labels"}
 
 
 def _find(path: Path, cache: Path | None) -> tuple[str, Path]:

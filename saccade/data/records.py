@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from saccade.files import shown
+from saccade.tasks.labels import Question, label_names, strata
 
 SPLITS = ("train", "val", "test")
 SPLIT_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
@@ -25,6 +26,8 @@ class DataError(ValueError):
 class Record(NamedTuple):
     """One image; `boxes` are left, top, right, bottom in pixels of the upright image, right and bottom exclusive.
 
+    label: as it was written; of several names, or answers, all of them (saccade/tasks/labels.py).
+    kinds: of each box the name it shows, "" where nobody said; empty where nobody said of any.
     group: what it belongs to and is never parted from (a patient, a part); "" for an image that stands alone.
     fold:  the fold in which it is tested, where the data set has folds.
     """
@@ -35,15 +38,23 @@ class Record(NamedTuple):
     boxes: tuple[Box, ...] = ()
     group: str = ""
     fold: str = ""
+    kinds: tuple[str, ...] = ()
 
 
 class Records(NamedTuple):
-    """A data set; a record's class number is its label's place in `classes`. `notes` is what the user should know."""
+    """A data set.
+
+    classes:   all names that labels have, in the order of their numbers; none where labels are numbers.
+    notes:     what the user should know.
+    task:      what labels mean; `questions` where it is several.
+    """
 
     root: Path
     classes: tuple[str, ...]
     records: tuple[Record, ...]
     notes: tuple[str, ...] = ()
+    task: str = "single"
+    questions: tuple[Question, ...] = ()
 
     def split(self, name: str) -> "Records":
         """The images of one split, with the classes of the whole set."""
@@ -52,9 +63,22 @@ class Records(NamedTuple):
         return self._replace(records=tuple(record for record in self.records if record.split == name))
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Images per split and class: `counts()["train"]["cat"]`."""
-        number = Counter((record.split, record.label) for record in self.records)
+        """Images per split and name: `counts()["train"]["cat"]`; one with several names counts for each."""
+        number = Counter((record.split, name) for record in self.records for name in self.names(record))
         return {split: {label: number[split, label] for label in self.classes} for split in SPLITS}
+
+    def sizes(self) -> dict[str, int]:
+        """Images per split."""
+        number = Counter(record.split for record in self.records)
+        return {split: number[split] for split in SPLITS}
+
+    def names(self, record: Record) -> tuple[str, ...]:
+        """Those of the `classes` that a record's label has."""
+        return label_names(self.task, record.label, self.questions)
+
+    def strata(self, records: Sequence[Record]) -> list[tuple[str, ...]]:
+        """By what each of some of the records is dealt alike: its names; of a number, which fifth it is in."""
+        return strata(self.task, [record.label for record in records], self.questions)
 
 
 def positive_class(records: Records, wanted: str | None = None) -> str | None:
@@ -63,8 +87,10 @@ def positive_class(records: Records, wanted: str | None = None) -> str | None:
     Of two equally frequent ones it is the second, as of no and yes, or 0 and 1. Where `wanted` is given it is that.
     """
     if wanted is not None and wanted not in records.classes:
+        if not records.classes:
+            raise DataError(f"positive is {wanted!r}, and labels are numbers: leave it out")
         raise DataError(f"positive is {wanted!r}: no such class; there are {', '.join(map(repr, records.classes))}")
-    if wanted is not None or len(records.classes) != 2:
+    if wanted is not None or len(records.classes) != 2 or records.task != "single":
         return wanted
     number = Counter(record.label for record in records.records)
     return min(reversed(records.classes), key=lambda label: number[label])
@@ -84,14 +110,3 @@ def describe_alike(classes: Sequence[str]) -> list[str]:
         return []
     some = ", ".join(pairs[:5]) + (", …" if len(pairs) > 5 else "")
     return [f"warning: the classes {some} differ by capitals or spaces alone; if they are one, give them one name"]
-
-
-def sort_labels(labels: set[str]) -> tuple[str, ...]:
-    """Labels in the order of their class numbers: by value if all are whole numbers, else by alphabet.
-
-    >>> sort_labels({"100", "20", "50"})
-    ('20', '50', '100')
-    """
-    if all(label.isdecimal() for label in labels):
-        return tuple(sorted(labels, key=lambda label: (int(label), label)))  # 7 and 07 are two labels
-    return tuple(sorted(labels))

@@ -8,17 +8,20 @@ from jaxtyping import Int
 from torch import Tensor
 
 BLOCK = 2**26  # bytes
+NO_KIND = -1
 
 
 class Sample(NamedTuple):
-    """An image (bytes 3 H W, or a source where images are streamed), its class number (several 0 or 1 where classes may
-    go together), its boxes (left, top, right, bottom in its pixels), its place in the data set.
+    """An image (bytes 3 H W, or a source where images are streamed), what its label asks of a model (its class number;
+    0 or 1 for each of several labels; a number), its boxes (left, top, right, bottom in its pixels), its place in the
+    data set, and the class number of what each box shows (`NO_KIND` where nobody said).
     """
 
     image: Any
-    label: int | tuple[int, ...]
+    label: float | tuple[float, ...]
     boxes: Int[Tensor, "R 4"]
     index: int
+    kinds: Int[Tensor, " R"] | None = None
 
 
 class SampleCache:

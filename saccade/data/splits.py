@@ -21,6 +21,7 @@ import numpy as np
 
 from saccade.data.groups import deal, have_groups, same_pictures
 from saccade.data.records import SPLITS, UNSPLIT, DataError, Records
+from saccade.tasks.labels import DEALT_BY
 
 
 def complete(records: Records, *, seed: int = 0, val_share: float = 0.15, test_share: float = 0.15) -> Records:
@@ -41,13 +42,13 @@ def complete(records: Records, *, seed: int = 0, val_share: float = 0.15, test_s
         drawn, how = records, ""
     _require_images(drawn)
     whole = " and whole groups" if have_groups(records.records) else ""
-    notes = [f"{how}, stratified by class{whole}, seed {seed}"] if how else []
+    notes = [f"{how}, stratified by {DEALT_BY[records.task]}{whole}, seed {seed}"] if how else []
     return drawn._replace(notes=(*records.notes, *notes, *_shortages(drawn), *describe_parted(drawn)))
 
 
 def draw_splits(records: Records, source: str, shares: Mapping[str, float], *, seed: int) -> Records:
     """Move `shares` of the images of split `source` to other splits, by group; the rest becomes train."""
-    if have_groups(records.records):
+    if have_groups(records.records) or records.task != "single":
         return _draw_groups(records, source, shares, seed=seed)
     pool: dict[str, list[int]] = {label: [] for label in records.classes}
     # Sorted by name, so that neither the file system's order nor that of a manifest's lines changes the draw.
@@ -71,7 +72,8 @@ def _draw_groups(records: Records, source: str, shares: Mapping[str, float], *, 
     splits = ("train", *(split for split, share in shares.items() if share > 0))
     drawn_from = [number for number, record in enumerate(records.records) if record.split == source]
     pool = [records.records[number] for number in drawn_from]
-    parts = deal(pool, [1 - sum(shares.values()), *(shares[split] for split in splits[1:])], seed=seed)
+    wanted = [1 - sum(shares.values()), *(shares[split] for split in splits[1:])]
+    parts = deal(pool, wanted, names=records.strata(pool), seed=seed)
     moved = list(records.records)
     for number, part in zip(drawn_from, parts, strict=True):
         moved[number] = moved[number]._replace(split=splits[part])
@@ -113,13 +115,14 @@ def _apportion(sizes: list[int], share: float) -> list[int]:
 
 
 def _require_images(records: Records) -> None:
-    if len(records.classes) < 2:
+    if records.task == "single" and len(records.classes) < 2:
         raise DataError(
             f"{records.root}: only the class {records.classes}; a classifier needs at least two to tell apart"
         )
-    if not any(records.counts()["train"].values()):
+    sizes = records.sizes()
+    if not sizes["train"]:
         raise DataError(f"{records.root}: no training images; put some into the split 'train'")
-    if not any(records.counts()["val"].values()):
+    if not sizes["val"]:
         alone = "all training images are of one group" if have_groups(records.records) else ""
         raise DataError(
             f"{records.root}: {alone or 'no class has two training images'}, so none can be held out for validation; "
@@ -128,14 +131,14 @@ def _require_images(records: Records) -> None:
 
 
 def _shortages(records: Records) -> list[str]:
-    counts = records.counts()
+    counts, sizes = records.counts(), records.sizes()
     notes = []
     single = [label for label, count in counts["train"].items() if count == 1]
     if single:
         notes.append(f"{_name_some(single)} one training image only: add more if you can")
     for split in SPLITS:
         empty = [label for label, count in counts[split].items() if count == 0]
-        if len(empty) == len(records.classes):
+        if not sizes[split]:
             notes.append("no test split given: no test accuracy can be measured")
         elif empty:
             notes.append(f"{_name_some(empty)} no {split} images")

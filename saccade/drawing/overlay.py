@@ -43,9 +43,12 @@ class Caption(NamedTuple):
         >>> Caption("50", 0.871, truth="70").text
         '✗ 50 (87% sure), but it is 70'
         """
-        said = f"{self.predicted} ({_percent(self.confidence)} sure)"
+        sure = "" if math.isnan(self.confidence) else f" ({_percent(self.confidence)} sure)"
+        said = f"{self.predicted}{sure}"
         if self.truth is None:
             return said
+        if math.isnan(self.confidence):
+            return f"{said}; it is {self.truth}"
         return f"✓ {said}" if self.truth == self.predicted else f"✗ {said}, but it is {self.truth}"
 
     @property
@@ -54,8 +57,17 @@ class Caption(NamedTuple):
         return NEUTRAL if self.truth is None else RIGHT if self.truth == self.predicted else WRONG
 
 
-def overlay(look: Look, caption: Caption | None = None, *, width_in: float = WIDTH_IN) -> Figure:
+def overlay(
+    look: Look,
+    caption: Caption | None = None,
+    *,
+    tags: Sequence[str] = (),
+    kinds: Sequence[str] = (),
+    width_in: float = WIDTH_IN,
+) -> Figure:
     """A figure of where the model looked. Without a caption there is no text outside of the pictures.
+
+    tags:  what each box speaks for, beside its number; kinds: what each annotated box shows.
 
     Letters and lines have a size of their own: on fewer inches they are larger relative to the picture.
     """
@@ -65,9 +77,9 @@ def overlay(look: Look, caption: Caption | None = None, *, width_in: float = WID
     width, height = layout.size[0], layout.size[1] + room
     figure = Figure(figsize=(width, height), facecolor="white" if caption else "none")
     side = _add_axes(figure, (0.0, 0.0, width, height))
-    _draw_crops(side, crops, look.box_scores, layout.crops)
+    _draw_crops(side, crops, look.box_scores, layout.crops, tags)
     side.set(xlim=(0, width), ylim=(0, height))  # imshow sets its own
-    _draw_picture(_add_axes(figure, layout.picture), look, layout.picture[2])
+    _draw_picture(_add_axes(figure, layout.picture), look, layout.picture[2], tags, kinds)
     if caption:
         _write_caption(figure, caption, truth=len(look.truth) > 0)
     return figure
@@ -85,6 +97,7 @@ def _draw_crops(
     crops: UInt8[np.ndarray, "K P Q 3"],
     scores: Float[np.ndarray, " slots"],
     places: Sequence[tuple[float, float, float, float]],
+    tags: Sequence[str],
 ) -> None:
     """All patches in axes that span the figure, in inches: axes of their own would take most of the time."""
     for number, (crop, (left, bottom, width, height)) in enumerate(zip(crops, places, strict=True)):
@@ -92,14 +105,15 @@ def _draw_crops(
         axes.imshow(crop, extent=extent, interpolation="bicubic", aspect="auto")
         if number < len(scores):
             corner = (left, bottom + height - 0.025)  # the badge is a little higher than its letters
-            _badge(axes, corner, f" {number + 1}  {scores[number]:.2f}", ha="left", va="top")
+            tag = f"  {tags[number]}" if number < len(tags) and tags[number] else ""
+            _badge(axes, corner, f" {number + 1}  {scores[number]:.2f}{tag}", ha="left", va="top")
 
 
 def _whole(size: Sequence[int]) -> tuple[float, float, float, float]:
     return 0.0, float(size[1]), float(size[0]), 0.0
 
 
-def _draw_picture(axes: Axes, look: Look, width_in: float) -> None:
+def _draw_picture(axes: Axes, look: Look, width_in: float, tags: Sequence[str], kinds: Sequence[str]) -> None:
     small = max(look.size) < SMALL_PX
     smooth = "bicubic" if small else "antialiased"
     axes.imshow(look.picture, extent=_whole(look.size), interpolation=smooth, aspect="auto")
@@ -112,6 +126,8 @@ def _draw_picture(axes: Axes, look: Look, width_in: float) -> None:
             _draw_box(axes, box, CHOSEN, alpha=float(strength))
     for box in look.truth:
         _draw_box(axes, box, TRUTH, linestyle=(0, (3, 2)))
+    for box, kind in zip(look.truth, kinds, strict=False):
+        _name_truth(axes, box, kind)
     numbered = look.boxes[: min(len(look.box_scores), MAX_CROPS)]
     for number, (x, y) in enumerate(place_badges(numbered, look.truth, look.size, look.size[1] / width_in)):
         _lead(axes, (x, y), numbered[number])
@@ -135,6 +151,12 @@ def _draw_box(axes: Axes, box: Int[np.ndarray, "4"], color: str, **style: Any) -
             (left, top), right - left, bottom - top, fill=False, edgecolor=color, lw=1.4, path_effects=rim, **style
         )
     )
+
+
+def _name_truth(axes: Axes, box: Int[np.ndarray, "4"], kind: str) -> None:
+    style: dict[str, Any] = {"fontsize": 7, "color": TRUTH, "parse_math": False, "clip_on": True}
+    rim = [withStroke(linewidth=2.0, foreground="black")]
+    axes.text((box[0] + box[2]) / 2, box[3], kind, ha="center", va="top", path_effects=rim, **style)
 
 
 def _lead(axes: Axes, spot: tuple[float, float], box: Int[np.ndarray, "4"]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, distributed
 
 from saccade.data.dataset import Batch, unit_range
@@ -19,22 +19,25 @@ class Predictions(NamedTuple):
     """A row per image. Where something does not apply (no boxes, no scorer), it is NaN.
 
     index:   the image's place in its data set.
+    label:   what the task makes of its label, see `saccade.tasks`.
     hit:     the share of its boxes that a chosen patch shows; overlap the mean over its boxes (see `overlaps`).
     mutual_overlap: the mean IoU of two of its chosen patches: how much is looked at twice.
     entropy: of the softmax of its raw scores, divided by that of equal scores, log N: 0 sure of one place, 1 of none.
+    hits:    the share of its boxes of each kind that a chosen patch shows, where boxes say what they show.
     centers: x and y of the chosen patches relative to the image's width and height; NaN in rows with fewer of them.
 
     Of a soft selection every candidate that is in a slot counts as chosen, however little of it there is.
     """
 
     index: Int[Tensor, " n"]
-    label: Int[Tensor, " n"]
+    label: Shaped[Tensor, "n ..."]
     logits: Float[Tensor, "n L"]
     hit: Float[Tensor, " n"]
     overlap: Float[Tensor, " n"]
     mutual_overlap: Float[Tensor, " n"]
     entropy: Float[Tensor, " n"]
     centers: Float[Tensor, "n K 2"]
+    hits: Float[Tensor, "n kinds"]
 
 
 def join(parts: Sequence[Predictions]) -> Predictions:
@@ -68,29 +71,48 @@ def predict_batch(model: System, batch: Batch) -> Predictions:
         if output.boxes is not None:
             corner = center_corner((height, width), (seen.shape[-2], seen.shape[-1]))
             output = output._replace(boxes=output.boxes + output.boxes.new_tensor(corner * 2))
-        boxes = [batch.boxes[row] for row in rows.tolist()]
-        parts.append(_rows(batch.index[rows], batch.label[rows], output, boxes, (height, width)))
+        drawn = [_Drawn(batch.boxes[row], batch.kinds[row] if batch.kinds else None) for row in rows.tolist()]
+        kinds = len(model.task.classes)
+        parts.append(_rows(batch.index[rows], batch.label[rows], output, drawn, (height, width), kinds))
     return join(parts)
 
 
-def _rows(index: Tensor, label: Tensor, output: Output, boxes: Sequence[Tensor], size: tuple[int, int]) -> Predictions:
+class _Drawn(NamedTuple):
+    """The boxes of an image, and the class number of what each shows."""
+
+    boxes: Int[Tensor, "R 4"]
+    kinds: Int[Tensor, " R"] | None
+
+
+def _rows(
+    index: Tensor, label: Tensor, output: Output, drawn: Sequence[_Drawn], size: tuple[int, int], kinds: int
+) -> Predictions:
     logits = output.logits.float()
     unknown = torch.full_like(logits[:, 0], torch.nan)
     if output.boxes is None:
-        nowhere = logits.new_zeros(len(logits), 0, 2)
-        return Predictions(index, label, logits, unknown, unknown, unknown, unknown, nowhere)
+        nowhere, never = logits.new_zeros(len(logits), 0, 2), unknown[:, None].repeat(1, kinds)
+        return Predictions(index, label, logits, unknown, unknown, unknown, unknown, nowhere, never)
     used = output.used
     looked = [chosen[mine] for chosen, mine in zip(output.boxes, used, strict=True)]
-    overlaps = [best_overlap(chosen, drawn.to(chosen)) for chosen, drawn in zip(looked, boxes, strict=True)]
+    overlaps = [best_overlap(chosen, each.boxes.to(chosen)) for chosen, each in zip(looked, drawn, strict=True)]
     hit = torch.stack([(overlap >= HIT).float().mean() for overlap in overlaps])  # the mean of nothing is NaN
+    hits = torch.stack([_hits(overlap, each.kinds, kinds) for overlap, each in zip(overlaps, drawn, strict=True)])
     overlap = torch.stack([overlap.mean() for overlap in overlaps])
     entropy = unknown if output.raw_scores is None else _relative_entropy(output.raw_scores.float())
     centers = (output.boxes[..., :2] + output.boxes[..., 2:]) / (2 * output.boxes.new_tensor([size[1], size[0]]))
     if not output.chooses:
-        return Predictions(index, label, logits, hit, overlap, unknown, entropy, centers[:, :0])
+        return Predictions(index, label, logits, hit, overlap, unknown, entropy, centers[:, :0], hits)
     mutual = torch.stack([mutual_overlap(chosen) for chosen in looked])
     centers = centers.masked_fill(~used[..., None], torch.nan)
-    return Predictions(index, label, logits, hit, overlap, mutual, entropy, centers)
+    return Predictions(index, label, logits, hit, overlap, mutual, entropy, centers, hits)
+
+
+def _hits(overlap: Float[Tensor, " R"], shows: Int[Tensor, " R"] | None, kinds: int) -> Float[Tensor, " kinds"]:
+    """Of the boxes of each kind the share that is hit; NaN where there are none."""
+    hit = (overlap >= HIT).float()
+    shows = None if shows is None else shows.to(hit.device)
+    each = [hit[:0] if shows is None else hit[shows == kind] for kind in range(kinds)]
+    return torch.stack([of.mean() for of in each]) if each else hit.new_zeros(0)
 
 
 def _relative_entropy(raw_scores: Float[Tensor, "B N"]) -> Float[Tensor, " B"]:

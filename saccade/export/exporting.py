@@ -73,7 +73,8 @@ def describe(model: Any) -> dict[str, str]:
     """
     config = model.config
     facts = {
-        "classes": config.class_names,
+        "task": config.task,
+        "classes": model.task.classes,
         "image_size": config.image_size,
         "preparation": asdict(config.preparation),
         "system": config.system,

@@ -1,6 +1,5 @@
 """graph → file, and file → answers: one entry of `FORMATS` per kind of file, chosen by its suffix."""
 
-import importlib.util
 import json
 import math
 import warnings
@@ -12,11 +11,11 @@ import numpy as np
 import torch
 
 from saccade.export.program import DIMENSIONS, Graph
+from saccade.extras import require
 
 Run = Callable[[np.ndarray], Sequence[np.ndarray]]
 
 OPSET = 18  # the first whose resize knows antialiasing
-PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 class Format(NamedTuple):
@@ -24,7 +23,7 @@ class Format(NamedTuple):
 
     write: Callable[[Graph, Path, dict[str, str], int], None]
     open: Callable[[Path], Run]
-    needs: tuple[str, ...] = ()
+    extra: str | None = None
 
 
 def choose_format(path: Path) -> Format:
@@ -34,8 +33,8 @@ def choose_format(path: Path) -> Format:
             f"{path} ends in {path.suffix!r}, expected {' or '.join(FORMATS)}: the suffix says what to write"
         )
     chosen = FORMATS[path.suffix]
-    if missing := [name for name in chosen.needs if importlib.util.find_spec(name) is None]:
-        raise ValueError(f"{path.suffix} needs the package {', '.join(missing)}: pip install 'saccade[export]'")
+    if chosen.extra:
+        require(chosen.extra, f"a file that ends in {path.suffix}")
     return chosen
 
 
@@ -89,4 +88,4 @@ def _open_program(path: Path) -> Run:
     return lambda image: [output.numpy() for output in module(torch.from_numpy(image))]
 
 
-FORMATS = {".onnx": Format(_write_onnx, _open_onnx, PACKAGES), ".pt2": Format(_write_program, _open_program)}
+FORMATS = {".onnx": Format(_write_onnx, _open_onnx, "export"), ".pt2": Format(_write_program, _open_program)}

@@ -61,7 +61,9 @@ def _own_images(run: Path) -> list[Path]:
     folder = RunFolder(run)
     data = folder.recipe().get("data", {}) if folder.is_run else {}
     try:
-        records = load(data["path"], **data.get("options") or {}) if data.get("path") else None
+        records = (
+            load(data["path"], labels=data.get("labels"), **data.get("options") or {}) if data.get("path") else None
+        )
     except (DataError, OSError):  # a model outlives its data; what is checked on is told in any case
         return []
     chosen = records and (records.split("test").records or records.records)

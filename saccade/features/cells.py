@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange
+from einops import rearrange, reduce
 from jaxtyping import Float
 from timm.layers import Conv2dSame  # pyright: ignore[reportPrivateImportUsage]
 from torch import Tensor, nn
@@ -72,6 +72,11 @@ class Stages(nn.Module):
         return Seen(cells[..., :rows, :cols], whole)
 
 
+def with_mirrored(pixels: Float[Tensor, "B C h w"]) -> Float[Tensor, "2*B C h w"]:
+    """Pictures, and after them their mirror images: what is right of both is right more often than what is of one."""
+    return torch.cat([pixels, pixels.flip(-1)])
+
+
 class Attended(NamedTuple):
     """One score per cell, row by row, and what was seen where the scores are high."""
 
@@ -117,6 +122,7 @@ class Cells(nn.Module):
     model, pretrained, weights: as of the feature network backbone.
     stride: patch pixels from one cell to the next.
     heads, width: how many attend to the cells, and how many numbers each of them gives.
+    mirrored: look at the mirror image of each patch, too, and take the mean.
     """
 
     def __init__(
@@ -130,8 +136,10 @@ class Cells(nn.Module):
         stride: int = 8,
         heads: int = 4,
         width: int = 64,
+        mirrored: bool = False,
     ):
         super().__init__()
+        self.mirrored = mirrored
         network = {"model": model, "pretrained": pretrained, "weights": weights}
         self.stages = Stages(channels, stride=stride, to_the_end=False, image_channels=image_channels, network=network)
         self.attention = CellAttention(self.stages.width, heads=heads, width=width)
@@ -139,7 +147,10 @@ class Cells(nn.Module):
 
     def forward(self, patches: Float[Tensor, "n C P Q"]) -> Float[Tensor, "n D"]:
         """Features of each patch."""
-        return self.attention(self.stages(patches).cells).context
+        if not self.mirrored:
+            return self.attention(self.stages(patches).cells).context
+        context = self.attention(self.stages(with_mirrored(patches)).cells).context
+        return reduce(context, "(v n) d -> n d", "mean", v=2)
 
 
 def _find_level(net: nn.Module, model: str, stride: int) -> int:

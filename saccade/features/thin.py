@@ -3,7 +3,7 @@
 A stem (3×3 convolution of stride 1), single blocks of stride 2, batch norm, ReLU, global pool. Two of them:
 
 ats   the net of attention sampling (ATS), which the paper uses on traffic signs: 32 filters throughout (the paper's
-      text says 16, its code 32), mean pool. 59,680 parameters on RGB.
+      text also says 16, its code 32), mean pool. 59,680 parameters on RGB.
 thin  ours for small evidence: filters double where the resolution halves, and the pool takes the largest response. A
       sign is a fraction of its patch: a mean dilutes it and learns to read many times slower (docs/experiments.md).
 """

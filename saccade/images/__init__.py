@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from saccade.images.bad_image import BadImage, Fault
     from saccade.images.file import FileImage
     from saccade.images.guarded import Guard
-    from saccade.images.image_source import open_file, open_image
+    from saccade.images.image_source import open_file, open_image, open_url
     from saccade.images.position_channels import add_positions
     from saccade.images.pyramid import NotASlideError
     from saccade.images.regions import cut_regions
@@ -35,6 +35,7 @@ _HOME = {
     "make_view": "view",
     "open_file": "image_source",
     "open_image": "image_source",
+    "open_url": "image_source",
     "view_size": "view",
 }
 
@@ -54,6 +55,7 @@ __all__ = [
     "make_view",
     "open_file",
     "open_image",
+    "open_url",
     "view_size",
 ]
 

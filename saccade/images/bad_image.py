@@ -15,6 +15,7 @@ from pathlib import Path
 from PIL import UnidentifiedImageError
 
 from saccade.files import shown
+from saccade.places import Ranged, UnreachableError
 
 MAX_REASON = 500  # characters: a reader's message may quote the file
 
@@ -27,13 +28,14 @@ class Fault(StrEnum):
     DAMAGED = "damaged"
     LARGE = "large"
     SLOW = "slow"
+    UNREACHABLE = "unreachable"  # behind a URL
     MEMORY = "memory"  # not there, although the limits would have allowed it
 
 
 class BadImage(ValueError):  # noqa: N818 (it says what it is without a suffix)
     """An image file that cannot be used: `path`, the `reason` in words and the `fault` in one."""
 
-    def __init__(self, path: Path | str, reason: str | None = None, fault: Fault = Fault.DAMAGED):
+    def __init__(self, path: "Path | Ranged | str", reason: str | None = None, fault: Fault = Fault.DAMAGED):
         if reason is None:
             # A DataLoader worker hands its error on as one text, a traceback that ends in our own message.
             last_line = str(path).strip().splitlines()[-1]
@@ -58,7 +60,7 @@ def blaming(path: Path) -> Iterator[None]:
         raise BadImage(path, *_explain(path, error)) from error
 
 
-def require_file(path: Path) -> None:
+def require_file(path: Path | Ranged) -> None:
     """Refuse what is no ordinary file by asking the file system alone: to open a pipe is to wait for ever."""
     try:
         mode = os.stat(path).st_mode
@@ -73,6 +75,8 @@ def require_file(path: Path) -> None:
 
 
 def _explain(path: Path, error: Exception) -> tuple[str, Fault]:
+    if isinstance(error, UnreachableError):
+        return error.reason, Fault.UNREACHABLE
     if not path.exists():
         return "no such file", Fault.MISSING
     if path.is_file() and path.stat().st_size == 0:

@@ -14,7 +14,9 @@ from pathlib import Path
 
 from PIL import Image
 
+from saccade.extras import how_to_install, is_installed
 from saccade.images.bad_image import BadImage, Fault
+from saccade.images.image_formats import is_tiff
 from saccade.images.jpeg_scans import MAX_SCANS, Scans, count_scans
 
 # 16384²: as RGB, 4 bytes a pixel in Pillow and 3 in the result make 1.75 GiB, so that all of reading stays below 2.
@@ -51,9 +53,15 @@ def check_size(path: Path, size: tuple[int, int], max_pixels: int, needed: int) 
         path,
         f"{height}×{width} is {too_much}; if you trust the file, raise max_pixels (--max-pixels, in training "
         "--model.preparation.max_pixels), or make a tiled pyramid of it, which is read in parts (in training with "
-        "model.preparation.stream)",
+        f"model.preparation.stream){_other_reader(path)}",
         Fault.LARGE,
     )
+
+
+def _other_reader(path: Path) -> str:
+    if is_installed("slides") or not is_tiff(path):
+        return ""
+    return f"; if it is a tiled pyramid, it needs OpenSlide: {how_to_install('slides')}"
 
 
 def allowed_bytes(max_pixels: int) -> int:

@@ -19,6 +19,7 @@ from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.images.guarded import Guard
 from saccade.images.jpeg import DCT_MARGIN, jpeg_size, shrink_jpeg
 from saccade.images.view import view_size
+from saccade.places import Copy
 
 
 class FileImage:
@@ -27,11 +28,12 @@ class FileImage:
     guard: decode in a process that can be killed.
     """
 
-    def __init__(self, path: str | Path, *, max_pixels: int = MAX_PIXELS, guard: Guard | None = None):
+    def __init__(self, path: str | Path | Copy, *, max_pixels: int = MAX_PIXELS, guard: Guard | None = None):
         self.path, self.max_pixels, self.guard = Path(path), max_pixels, guard
+        self._file = path  # a copy stays here as long as somebody has it
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "max_pixels": self.max_pixels, "guard": self.guard}
+        return {"path": self.path, "max_pixels": self.max_pixels, "guard": self.guard, "_file": self._file}
 
     @property
     def size(self) -> tuple[int, int]:

@@ -30,10 +30,13 @@ import numpy as np
 from saccade.images.bad_image import BadImage, Fault, require_file
 from saccade.images.decoding_cost import MAX_PIXELS, allowed_bytes
 from saccade.images.pyramid import Box, NotASlideError
+from saccade.places import Ranged, UnreachableError
 
 SUPPORTED = sys.platform == "linux"
 START_S = 60  # a busy machine may take its time to start a process
 MESSAGE_BYTES = 2**16
+FILL = b"fill "  # and where from and to: the only question of the process that reads
+GIVE_UP_S = 10.0  # for it to learn that there is no more
 # What the readers need beside pixels: a few threads and their stacks, the file, a row of tiles.
 ROOM_BYTES = 2**28
 # Shared memory that stays, for pictures up to 44 megapixels.
@@ -120,17 +123,17 @@ class Guard:
         """`jpeg.shrink_jpeg`."""
         return self._ask(path, "shrink_jpeg", size=size, max_pixels=max_pixels)
 
-    def open_pyramid(self, path: Path, *, single_file: bool = False) -> "GuardedPyramid":
+    def open_pyramid(self, path: Path | Ranged, *, single_file: bool = False) -> "GuardedPyramid":
         """`pyramid.open_pyramid`; the file is open over there, and opened again if that process had to be ended."""
-        found = self._ask(path, "open_pyramid", single_file=single_file)
+        found = self._ask(path, "open_pyramid", single_file=single_file, size=_ranged_size(path))
         sizes = tuple((height, width) for height, width in found["sizes"])
         return GuardedPyramid(self, path, single_file, sizes, tuple(found["tile_rows"]))
 
-    def read_box(self, path: Path, level: int, box: Box, *, single_file: bool) -> np.ndarray:
+    def read_box(self, path: Path | Ranged, level: int, box: Box, *, single_file: bool) -> np.ndarray:
         """The bytes of a box of a pyramid."""
-        return self._ask(path, "read_box", level=level, box=box, single_file=single_file)
+        return self._ask(path, "read_box", level=level, box=box, single_file=single_file, size=_ranged_size(path))
 
-    def _ask(self, path: Path, job: str, **options: Any) -> Any:
+    def _ask(self, path: Path | Ranged, job: str, **options: Any) -> Any:
         require_file(path)
         limits = self.limits.for_pixels(options.get("max_pixels", MAX_PIXELS))
         end = getattr(self._until, "moment", math.inf)
@@ -151,6 +154,10 @@ class Guard:
             self._turn.release()
 
 
+def _ranged_size(path: Path | Ranged) -> int | None:
+    return path.size if isinstance(path, Ranged) else None
+
+
 @lru_cache
 def _arrived(limits: Limits) -> Guard:
     # A guard for each image that comes from a loader's process would be a process for each image.
@@ -161,7 +168,7 @@ class GuardedPyramid(NamedTuple):
     """A `Pyramid` that is open in the process of a guard."""
 
     guard: Guard
-    path: Path
+    path: Path | Ranged
     single_file: bool
     sizes: tuple[tuple[int, int], ...]
     tile_rows: tuple[int, ...]
@@ -218,21 +225,39 @@ class _Worker:
         self._socket.close()
         return code
 
-    def answer(self, path: Path, request: dict[str, Any], limits: Limits) -> Any:
+    def answer(self, path: Path | Ranged, request: dict[str, Any], limits: Limits) -> Any:
         self._socket.settimeout(limits.wall_s)
         try:
             self._socket.send(json.dumps(request).encode())
             message, descriptors = self._receive()
+            end = time.monotonic() + limits.wall_s
+            while isinstance(path, Ranged) and message.startswith(FILL):
+                message, descriptors = self._fill(path, message, end)
         except TimeoutError:
             self.end()
             raise _EndedError(f"reading it took longer than {limits.wall_s:g} s and was stopped", Fault.SLOW) from None
+        except UnreachableError:
+            raise
         except OSError:  # it is gone, or `close` was called meanwhile
             message, descriptors = b"", []
         if not message:
             raise _EndedError(*_explain_end(self._wait(), limits))
         return self._unpack(path, json.loads(message), descriptors)
 
-    def _unpack(self, path: Path, answer: dict[str, Any], descriptors: list[int]) -> Any:
+    def _fill(self, file: Ranged, message: bytes, end: float) -> tuple[bytes, list[int]]:
+        """Have a part of the one file that is being read fetched here, and go on."""
+        try:
+            file.fill(*map(int, message.removeprefix(FILL).split()))
+        except UnreachableError:
+            self._socket.send(b"failed")
+            self._socket.settimeout(GIVE_UP_S)
+            self._receive()  # what it made of that
+            raise
+        self._socket.settimeout(max(end - time.monotonic(), 0.001))
+        self._socket.send(b"filled")
+        return self._receive()
+
+    def _unpack(self, path: Path | Ranged, answer: dict[str, Any], descriptors: list[int]) -> Any:
         if "not_a_slide" in answer:
             raise NotASlideError(answer["not_a_slide"])
         if "bad" in answer:

@@ -19,10 +19,11 @@ from PIL import AvifImagePlugin, Image
 
 from saccade.images.bad_image import BadImage, blaming
 from saccade.images.decode import read_pixels
-from saccade.images.guarded import KEPT_BYTES, MESSAGE_BYTES, Limits
+from saccade.images.guarded import FILL, KEPT_BYTES, MESSAGE_BYTES, Limits
 from saccade.images.image_formats import header_size
 from saccade.images.jpeg import jpeg_size, shrink_jpeg
 from saccade.images.pyramid import Box, NotASlideError, open_pyramid
+from saccade.places import Ranged
 
 GRACE_S = 5  # after which it ends itself, if the one who asked is no more
 
@@ -73,21 +74,32 @@ def _new_block(size: int) -> tuple[int, mmap.mmap]:
 
 # Of the few slides people look at in turn; a file that changed in between is another one.
 @lru_cache(maxsize=2)
-def _pyramid(path: Path, single_file: bool, changed_ns: int):
-    return open_pyramid(path, single_file=single_file)
+def _pyramid(path: Path, single_file: bool, size: int | None, changed_ns: int):
+    return open_pyramid(path if size is None else Ranged(path, size, _fill), single_file=single_file)
 
 
-def _open(path: Path, single_file: bool):
-    return _pyramid(path, single_file, path.stat().st_mtime_ns)
+def _fill(start: int, end: int) -> None:
+    """Ask the other side for a part of a file that is behind a URL: nothing is fetched from here."""
+    with socket.socket(fileno=os.dup(int(sys.argv[1]))) as asker:
+        asker.send(FILL + f"{start} {end}".encode())
+        if asker.recv(MESSAGE_BYTES) != b"filled":
+            raise OSError("the rest of the file could not be fetched")
 
 
-def _describe_pyramid(path: Path, shared: Shared, single_file: bool) -> dict[str, Any]:
-    found = _open(path, single_file)
+def _open(path: Path, single_file: bool, size: int | None):
+    # A file that is filled as it is read changes all the time; its name has its version in it.
+    return _pyramid(path, single_file, size, path.stat().st_mtime_ns if size is None else 0)
+
+
+def _describe_pyramid(path: Path, shared: Shared, single_file: bool, size: int | None) -> dict[str, Any]:
+    found = _open(path, single_file, size)
     return {"sizes": found.sizes, "tile_rows": found.tile_rows}
 
 
-def _read_box(path: Path, shared: Shared, level: int, box: list[int], single_file: bool) -> np.ndarray:
-    return _open(path, single_file).read(level, Box(*box))
+def _read_box(
+    path: Path, shared: Shared, level: int, box: list[int], single_file: bool, size: int | None
+) -> np.ndarray:
+    return _open(path, single_file, size).read(level, Box(*box))
 
 
 def _read_pixels(path: Path, shared: Shared, max_pixels: int) -> np.ndarray:

@@ -21,7 +21,7 @@ IMAGE_SUFFIXES = {
 }
 PILLOW_FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "GIF", "WEBP", "AVIF", "JPEG2000", "PPM")
 
-_TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _pillow_limit = threading.Lock()
 
 
@@ -57,4 +57,4 @@ def is_tiff(path: Path) -> bool:
     """Whether a file begins as TIFFs and BigTIFFs do."""
     require_file(path)
     with path.open("rb") as file:
-        return file.read(4) in _TIFF_MAGIC
+        return file.read(4) in TIFF_MAGIC

@@ -5,6 +5,7 @@ both (`sources.ImageSource`), reading no more than it must. The same picture giv
 and the same view up to the resampler that made it.
 """
 
+from contextlib import suppress
 from functools import singledispatch
 from pathlib import Path
 
@@ -20,9 +21,13 @@ from saccade.images.bad_image import blaming
 from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.images.file import FileImage
 from saccade.images.guarded import Guard
+from saccade.images.image_formats import TIFF_MAGIC
 from saccade.images.pyramid import NotASlideError
 from saccade.images.slide import SlideImage
 from saccade.images.tensor import TensorImage
+from saccade.places import RangedFile, RemoteFile, fetch, is_url
+
+WHOLE_BYTES = 2**20  # up to this, one request fetches what several would fetch in parts
 
 Opened = TensorImage | FileImage | SlideImage
 
@@ -46,6 +51,23 @@ def open_file(
             return FileImage(path, max_pixels=max_pixels, guard=guard)
 
 
+def open_url(url: str, *, max_pixels: int = MAX_PIXELS, guard: Guard | None = None) -> FileImage | SlideImage:
+    """The source for an image behind a URL: of a tiled TIFF only the tiles that are looked at are fetched.
+
+    Everything else is fetched whole. No other file is opened or fetched, whatever it says: it may be a stranger's.
+    """
+    remote = RemoteFile(url)
+    if (remote.size or 0) > WHOLE_BYTES and remote.ranged and remote.read(0, 4) in TIFF_MAGIC:
+        with suppress(NotASlideError):
+            return SlideImage(RangedFile(remote), single_file=True, guard=guard)
+    copy = fetch(remote)
+    with blaming(copy.path):
+        try:
+            return SlideImage(copy, single_file=True, guard=guard)
+        except NotASlideError:
+            return FileImage(copy, max_pixels=max_pixels, guard=guard)
+
+
 @singledispatch
 def open_image(image: object) -> Opened:
     """The source for a path, a tensor (C H W), a NumPy array (H W 3 or H W) or a Pillow image.
@@ -64,6 +86,8 @@ def open_image(image: object) -> Opened:
 @open_image.register(Path)
 @open_image.register(str)
 def _open_path(path: str | Path) -> Opened:
+    if isinstance(path, str) and is_url(path):
+        return open_url(path)
     if not Path(path).is_file():
         raise FileNotFoundError(f"no image at {shown(path)}: give the path of a file")
     return open_file(Path(path))

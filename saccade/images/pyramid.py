@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-import openslide
 import tifffile
 from PIL import Image
 
-from saccade.images.bad_image import require_file
-from saccade.images.image_formats import is_tiff
+from saccade.extras import how_to_install, is_installed
+from saccade.images.bad_image import BadImage, Fault, require_file
+from saccade.images.image_formats import SLIDE_SUFFIXES, is_tiff
 from saccade.images.tiff import find_levels, open_tiff
+from saccade.places import Ranged, UnreachableError
 
 # Decoded tiles that are kept: candidates overlap, and those of two rows of tiles across 40,000 px find them here.
 KEPT_BYTES = 2**27
@@ -53,6 +54,8 @@ class OpenSlidePyramid:
     library = "OpenSlide"
 
     def __init__(self, path: Path):
+        import openslide  # an extra
+
         self._slide = openslide.OpenSlide(path)
         # Height and width of each level, the full image first.
         self.sizes = tuple((height, width) for width, height in self._slide.level_dimensions)
@@ -78,7 +81,7 @@ class TiffPyramid:
 
     library = "tifffile"
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path | Ranged):
         with open_tiff(path) as tiff:
             self._pages = find_levels(tiff)
             for page in self._pages:
@@ -132,7 +135,7 @@ def _refuse_absurd(sizes: Sequence[tuple[int, int]]) -> None:
         raise NotASlideError(f"its levels have {sizes} px: a side may have 1 to {MAX_SIDE_PX}")
 
 
-def _decode_tile(path: Path, pages: Sequence[tifffile.TiffPage], level: int, index: int) -> np.ndarray:
+def _decode_tile(path: Path | Ranged, pages: Sequence[tifffile.TiffPage], level: int, index: int) -> np.ndarray:
     """Tile `index` of a level as bytes (height, width, 1 or 3), border tiles with their padding."""
     page = pages[level]
     # Opened anew, so that threads and forked workers share no position in the file.
@@ -171,28 +174,41 @@ class Pyramid(Protocol):
         ...
 
 
-def open_pyramid(path: Path, *, single_file: bool = False) -> OpenSlidePyramid | TiffPyramid:
+def open_pyramid(path: Path | Ranged, *, single_file: bool = False) -> OpenSlidePyramid | TiffPyramid:
     """The reader that sees the most levels, or a NotASlideError with what each of them said.
 
     single_file: open no file but this one, whatever it says. Formats that need others are refused.
     """
     require_file(path)
+    if isinstance(path, Ranged):  # which OpenSlide cannot read; nothing but this file is opened
+        try:
+            return TiffPyramid(path)
+        except UnreachableError:
+            raise
+        except Exception as error:
+            raise NotASlideError(f"{path} cannot be read by tiles ({error}): open it as an ordinary file") from error
     # Asked about anything but a TIFF, OpenSlide looks for the other files of a slide.
     if single_file and not (is_tiff(path) and path.suffix.lower() != ".mrxs"):
         raise NotASlideError(f"{path} is no slide that is one TIFF file: open it as an ordinary file")
-    vendor = openslide.OpenSlide.detect_format(path)
     opened, reasons = [], []
-    for reader in _readers(vendor, single_file=single_file):
+    for reader in _readers(path, single_file=single_file):
         try:
             opened.append(reader(path))
         except Exception as error:  # a damaged file can raise anything here
             reasons.append(f"{reader.library}: {error}")
+    if not opened and path.suffix.lower() in SLIDE_SUFFIXES and not is_installed("slides"):
+        raise BadImage(path, f"slides of scanners need OpenSlide: {how_to_install('slides')}", Fault.UNKNOWN)
     if not opened:
         raise NotASlideError(f"{path} cannot be read by tiles ({'; '.join(reasons)}): open it as an ordinary file")
     return max(opened, key=lambda pyramid: len(pyramid.sizes))
 
 
-def _readers(vendor: str | None, *, single_file: bool) -> tuple[type[OpenSlidePyramid] | type[TiffPyramid], ...]:
+def _readers(path: Path, *, single_file: bool) -> tuple[type[OpenSlidePyramid] | type[TiffPyramid], ...]:
+    if not is_installed("slides"):
+        return (TiffPyramid,)
+    import openslide
+
+    vendor = openslide.OpenSlide.detect_format(path)
     if single_file and vendor not in SINGLE_FILE:
         return (TiffPyramid,)
     return (TiffPyramid, OpenSlidePyramid) if vendor in (None, "generic-tiff") else (OpenSlidePyramid, TiffPyramid)

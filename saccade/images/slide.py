@@ -18,9 +18,11 @@ from torch import Tensor
 from saccade.images.bad_image import BadImage, Fault
 from saccade.images.bands import pieces, resize
 from saccade.images.boxes import read_regions, to_float
+from saccade.images.file import FileImage
 from saccade.images.guarded import Guard
 from saccade.images.pyramid import Box, Pyramid, open_pyramid
 from saccade.images.view import view_size
+from saccade.places import Copy, RangedFile, UnreachableError, fetch
 
 BAND_PX = 2**22  # read at once: 12 MB of bytes, large beside a tile
 MAX_BAND_PX = 2**26  # and never more than this, however wide a slide and however high its tiles
@@ -44,8 +46,9 @@ class SlideImage:
     guard:       read in a process that can be killed.
     """
 
-    def __init__(self, path: str | Path, *, single_file: bool = False, guard: Guard | None = None):
+    def __init__(self, path: str | Path | Copy | RangedFile, *, single_file: bool = False, guard: Guard | None = None):
         self.path, self.single_file, self.guard = Path(path), single_file, guard
+        self._file = path  # a copy stays here as long as somebody has it
         self._pyramid, self._owner = self._open(), os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -53,7 +56,12 @@ class SlideImage:
 
     def _open(self) -> Pyramid:
         opener = self.guard.open_pyramid if self.guard else open_pyramid
-        return opener(self.path, single_file=self.single_file)
+        return opener(self._file if isinstance(self._file, RangedFile) else self.path, single_file=self.single_file)
+
+    def as_file(self, *, max_pixels: int) -> FileImage:
+        """The same file as an ordinary one, which is decoded whole."""
+        file = fetch(self._file.remote) if isinstance(self._file, RangedFile) else self._file
+        return FileImage(file, max_pixels=max_pixels, guard=self.guard)
 
     @property
     def pyramid(self) -> Pyramid:
@@ -106,7 +114,7 @@ class SlideImage:
     def _read(self, level: int, box: Box) -> np.ndarray:
         try:
             return self.pyramid.read(level, box)
-        except BadImage:
+        except (BadImage, UnreachableError):
             raise
         except Exception as error:  # decoders meet damaged tiles with almost any exception
             raise BadImage(self.path, f"damaged: {box} of level {level} cannot be read ({error})") from error

@@ -14,6 +14,7 @@ import tifffile
 
 from saccade.images.bad_image import BadImage, Fault, require_file
 from saccade.images.decoding_cost import check_size
+from saccade.places import Ranged
 
 # It tells of damage by quoting the file; whoever wants to hear that sets up logging for it.
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
@@ -24,11 +25,12 @@ _ORIENTATION = 274
 _CHANNELS = {int(tifffile.PHOTOMETRIC.RGB): (3, 4), int(tifffile.PHOTOMETRIC.MINISBLACK): (1,)}
 
 
-def open_tiff(path: Path) -> tifffile.TiffFile:
+def open_tiff(path: Path | Ranged) -> tifffile.TiffFile:
     """The file, of which `pages` may be used and `series` may not."""
     require_file(path)
     # Of these kinds pages are loaded, or made up, by what the metadata says as soon as the file is opened.
-    return tifffile.TiffFile(path, _multifile=False, is_lsm=False, is_scanimage=False, is_ndpi=False)
+    file = path.open() if isinstance(path, Ranged) else path
+    return tifffile.TiffFile(file, _multifile=False, is_lsm=False, is_scanimage=False, is_ndpi=False)
 
 
 def find_levels(tiff: tifffile.TiffFile) -> list[tifffile.TiffPage]:

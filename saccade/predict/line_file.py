@@ -121,7 +121,7 @@ def _check_torn_head(file: BufferedRandom, form: Format, head: str | None, name:
 
 def _skip(form: Format, lines: Iterator[str], images: Iterator[str], name: Path) -> Progress:
     progress = Progress()
-    for line in _read(form, lines, name):
+    for line in read_done(form, lines, name):
         image = next(images, None)
         if line.image != image:
             now = "there are only so many images" if image is None else f"image {progress.done + 1} is now {image}"
@@ -133,7 +133,8 @@ def _skip(form: Format, lines: Iterator[str], images: Iterator[str], name: Path)
     return progress
 
 
-def _read(form: Format, lines: Iterator[str], name: Path) -> Iterator[Done]:
+def read_done(form: Format, lines: Iterator[str], name: Path) -> Iterator[Done]:
+    """What was done by the lines of the file `name`; one that this model did not give is an error."""
     read = form.read(lines)
     while True:
         try:

@@ -6,17 +6,22 @@ r"""Predictions → lines of a file: JSON lines, or a table in CSV.
 
 image,label,confidence,p:50,p:70,boxes,scores,height,width,milliseconds,error
 a.jpg,70,0.98,0.02,0.98,364 100 428 164,0.99,336,448,11.2,
+
+Where a model names several labels, JSON has all that are said as `labels`, and boxes those they speak for; in CSV a box
+has them as its fifth word, parted by commas. A number is told as `value` too, and what is said to each of several
+questions as `answers`.
 """
 
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from saccade.predict.outcomes import Failure, Prediction
+from saccade.predict.outcomes import Box, Failure, Prediction
 
 OBEYED = re.compile(r"[\x7f-\x9f]")  # by some terminals, and not escaped by JSON
 MAX_LINES = 4096  # of one row: no path has more letters
@@ -37,13 +42,24 @@ def as_tree(outcome: Prediction | Failure) -> dict[str, Any]:
     """
     if isinstance(outcome, Failure):
         return {"error": outcome.error}
+    several = {} if outcome.labels is None else {"labels": list(outcome.labels)}
+    answers = {name: said.text if said.value is None else _short(said.value) for name, said in outcome.answers.items()}
+    number = {} if outcome.value is None else {"value": _short(outcome.value)}
     return {
         "label": outcome.label,
+        **(number or several),
+        **({"answers": answers} if answers else {}),
         "probabilities": {name: _short(share) for name, share in outcome.probabilities.items()},
-        "boxes": [box._replace(score=_short(box.score))._asdict() for box in outcome.boxes],
+        "boxes": [_box_tree(box, told=outcome.labels is not None) for box in outcome.boxes],
         "size": list(outcome.size),
         "milliseconds": round(outcome.milliseconds, 1),
     }
+
+
+def _box_tree(box: Box, *, told: bool) -> dict[str, Any]:
+    tree = box._replace(score=_short(box.score))._asdict()
+    labels = tree.pop("labels")
+    return {**tree, "labels": list(labels)} if told else tree
 
 
 def _short(value: float | None) -> float | None:
@@ -92,10 +108,11 @@ class Table:
         if isinstance(outcome, Failure):
             return _row([image, *[""] * (len(self.columns) - 2), outcome.error])
         shares, boxes = tree["probabilities"], outcome.boxes
-        places = ";".join(f"{box.left} {box.top} {box.right} {box.bottom}" for box in boxes)
+        places = ";".join(_place(box) for box in boxes)
         scores = ";".join(str(box["score"]) for box in tree["boxes"] if box["score"] is not None)
         size, time = tree["size"], tree["milliseconds"]
-        row = (image, outcome.label, shares[outcome.label], *shares.values(), places, scores, *size, time, "")
+        sure = "" if math.isnan(outcome.confidence) else _short(outcome.confidence)
+        row = (image, outcome.label, sure, *shares.values(), places, scores, *size, time, "")
         return _row(row)
 
     def whole(self, lines: Iterable[str]) -> Iterator[str]:
@@ -116,6 +133,10 @@ class Table:
             if len(row) != len(self.columns):
                 raise ValueError(f"a row has {len(row)} fields instead of {len(self.columns)}")
             yield Done(row[0], bool(row[-1]))
+
+
+def _place(box: Box) -> str:
+    return f"{box.left} {box.top} {box.right} {box.bottom} {','.join(box.labels)}".rstrip()
 
 
 def _row(values: Iterable[Any]) -> str:

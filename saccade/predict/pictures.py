@@ -30,8 +30,9 @@ class Album(NamedTuple):
         if self.overlays:
             picture = self.overlays / f"{name}.png"
             picture.parent.mkdir(parents=True, exist_ok=True)
-            caption = Caption(prediction.label, prediction.probabilities[prediction.label])
-            overlay(prediction.look, caption).savefig(picture, dpi=DPI)
+            caption = Caption(prediction.label, prediction.confidence)
+            tags = [", ".join(names) for names in prediction.speaks_for]
+            overlay(prediction.look, caption, tags=tags).savefig(picture, dpi=DPI)
         if self.crops:
             (self.crops / name).mkdir(parents=True, exist_ok=True)
             for number, crop in enumerate(prediction.look.crops, start=1):

@@ -27,12 +27,13 @@ from saccade.config import ModelConfig
 from saccade.data.dataset import unit_range
 from saccade.images import Guard, Sources
 from saccade.inference import for_inference
-from saccade.looking import Look, look_at, make_picture
+from saccade.looking import Look, look_at, make_picture, who_speaks
 from saccade.output import Output
+from saccade.places import is_url
 from saccade.predict.outcomes import Failure, Prediction
 from saccade.predict.reading import AnyImage, Reader, ReadImage
 from saccade.predict.stream import answer_in_order, read_ahead
-from saccade.runs import FoldFolder, find_model_folder
+from saccade.runs import FoldFolder, fetch_model, find_model_folder
 from saccade.system import System
 
 
@@ -42,8 +43,8 @@ class Predictor:
     Images are prepared as the model's config says (resize, center crop). In single precision, whatever the model was
     trained in; a model that is given is copied.
 
-    Of a run in folds all models answer, and their probabilities are averaged; the look of a prediction is that of the
-    model which is surest of the answer.
+    Of a run in folds all models answer, and their probabilities, or numbers, are averaged; the look of a prediction is
+    that of the model which is surest of the answer.
 
     fold:       of a run in folds, the one model that is tested on this fold.
     device:     cpu, cuda, cuda:1, …; without it a GPU if there is one.
@@ -67,9 +68,9 @@ class Predictor:
         guard: Guard | None = None,
     ):
         models = [model] if isinstance(model, System) else [load_model(path) for path in _find_models(model, fold)]
-        config, self.device = _common_config(models), _find_device(device)
+        config, self.device, self.task = _common_config(models), _find_device(device), models[0].task
         self.models = [for_inference(each, compile=compile).to(self.device, torch.float32) for each in models]
-        self.classes = config.class_names
+        self.classes = self.task.classes
         limit = max_pixels or config.preparation.max_pixels
         self.preparation = replace(config.preparation, max_pixels=limit)
         by_parts = all(each.takes_sources and not each.config.positions for each in models)
@@ -114,21 +115,33 @@ class Predictor:
         begin = time.perf_counter()
         seen = self.preparation.see(self._join(images))
         outputs: list[Output] = [model(seen) for model in self.models]
-        each = torch.stack([output.logits.float().softmax(dim=1) for output in outputs]).cpu()  # waits for a GPU, too
+        told = [self.task.tell(output.logits.float()) for output in outputs]
+        each = torch.stack(told).cpu()  # waits for a GPU, too
+        evidence = [self._evidence(model, output) for model, output in zip(self.models, outputs, strict=True)]
         shared = 1000 * (time.perf_counter() - begin) / len(images)
         predictions = []
-        for row, (share, image) in enumerate(zip(each.mean(dim=0), images, strict=True)):
-            output = outputs[int(each[:, row, share.argmax()].argmax())]
-            look = look_at(output, row, size=image.size, preparation=self.preparation, seen=seen if crops else None)
+        for row, (mean, image) in enumerate(zip(each.mean(dim=0), images, strict=True)):
+            surest, said = self.task.surest(each[:, row], mean), self.task.say(mean)
+            more = {"preparation": self.preparation, "evidence": evidence[surest], "seen": seen if crops else None}
+            look = look_at(outputs[surest], row, size=image.size, **more)
             predictions.append(
                 Prediction(
-                    self.classes[int(share.argmax())],
-                    dict(zip(self.classes, share.tolist(), strict=True)),
+                    said.text,
+                    dict(zip(self.classes, self.task.shares(mean).tolist(), strict=True)),
                     _with_picture(look, image) if picture else look,
                     image.milliseconds + shared,
+                    said.confidence,
+                    said.names if self.task.names_several else None,
+                    said.value,
+                    said.answers or {},
+                    who_speaks(look, self.task, said.names),
                 )
             )
         return predictions
+
+    def _evidence(self, model: System, output: Output) -> Any:
+        """What places say for each logit, where it matters which of them speaks for what."""
+        return model.evidence(output) if self.task.names_several and output.chooses else None
 
     def _join(self, images: Sequence[ReadImage]) -> Any:
         """Images → floats B 3 H W, or the sources of images too large for that."""
@@ -139,6 +152,7 @@ class Predictor:
 
 
 def _find_models(path: str | Path, fold: str | None) -> list[Path]:
+    path = fetch_model(path) if isinstance(path, str) and is_url(path) else path
     folds = FoldFolder(path)
     if folds.is_folds:
         return [find_model_folder(folder) for folder in folds.models(fold)]
@@ -150,8 +164,11 @@ def _find_models(path: str | Path, fold: str | None) -> list[Path]:
 def _common_config(models: Sequence[System]) -> ModelConfig:
     """That of the first; models that read images in different ways cannot be asked together."""
     first = models[0].config
-    if any((m.config.classes, m.config.preparation) != (first.classes, first.preparation) for m in models):
-        raise ValueError("the models of the folds have different classes or preparations: ask one of them with --fold")
+    same = {(m.config.classes, m.task.name, m.config.preparation) for m in models}
+    if len(same) > 1:
+        raise ValueError(
+            "the models of the folds have different classes, tasks or preparations: ask one of them with --fold"
+        )
     return first
 
 

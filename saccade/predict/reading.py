@@ -18,10 +18,11 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
 
-from saccade.images import FileImage, Guard, ImageSource, SlideImage, TensorImage, open_file, open_image
+from saccade.images import FileImage, Guard, ImageSource, SlideImage, TensorImage, open_file, open_image, open_url
 from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.images.image_formats import header_size
 from saccade.looking import make_picture
+from saccade.places import is_url
 from saccade.preparation import Preparation, Size
 
 LARGE_PX = 2**26  # 67 megapixels: 0.8 GB as floats
@@ -73,19 +74,27 @@ class Reader(NamedTuple):
 
     def open(self, image: AnyImage) -> Source:
         """The source of an image; ordinary files are not decoded yet."""
+        if isinstance(image, str) and is_url(image):
+            if self.single_file:
+                raise ValueError(f"{image} is a URL: it is not opened, for only the one file may be")
+            return self._keep_slide(open_url(image, max_pixels=self.max_pixels, guard=self.guard))
         if isinstance(image, str | Path):
             return self._open_file(Path(image))
         return image if isinstance(image, Source) else open_image(image)
 
     def _open_file(self, path: Path) -> FileImage | SlideImage:
-        source = open_file(path, max_pixels=self.max_pixels, single_file=self.single_file, guard=self.guard)
+        return self._keep_slide(
+            open_file(path, max_pixels=self.max_pixels, single_file=self.single_file, guard=self.guard)
+        )
+
+    def _keep_slide(self, source: FileImage | SlideImage) -> FileImage | SlideImage:
         if isinstance(source, FileImage):
             return source
         # Any TIFF in strips opens as a slide; a small one without levels is decoded as training decodes it.
         large = len(source.pyramid.sizes) > 1 or math.prod(source.size) > LARGE_PX
         if large or self.preparation.stream:
             return source
-        return FileImage(path, max_pixels=self.max_pixels, guard=self.guard)
+        return source.as_file(max_pixels=self.max_pixels)
 
     def __call__(self, image: AnyImage) -> ReadImage:
         """Read `image`, or the part of it that must be read now; a file that cannot be read raises `BadImage`."""

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from saccade.files import shown
 from saccade.images import BadImage
+from saccade.places import UnreachableError
 from saccade.predict.outcomes import Failure, Prediction
 from saccade.predict.reading import Reader, ReadImage
 
@@ -73,7 +74,7 @@ def _as_it_is(loaded: Any) -> Any:
 
 def explain(error: Exception) -> Failure:
     """The error in one line that no terminal obeys; that of a file without its name."""
-    text = error.reason if isinstance(error, BadImage) else str(error) or type(error).__name__
+    text = error.reason if isinstance(error, BadImage | UnreachableError) else str(error) or type(error).__name__
     return Failure(shown(" ".join(text.split())))
 
 

@@ -11,12 +11,16 @@ The gradient of −log p(label) to a score is π_k − r_k, with r_k ∝ π_k p(
 answer: a score rises if its patch explains the label better than the others do. It is told so patch by patch, which
 teaches a scorer many times faster than the gradient through blended patches (docs/experiments.md). Where all patches
 answer alike, as in an image without evidence, nothing is pushed.
+
+An answer may have several parts, each of several labels for instance, which different patches may explain: each part is
+a mixture of its own, and −log p is the sum over them (`mixture_of_answers`).
 """
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from saccade.tasks.task import weighted
 
 
 def score_entropy(raw_scores: Float[Tensor, "B N"]) -> Float[Tensor, ""]:
@@ -56,7 +60,17 @@ def mixture_loss(
     >>> mixture_loss(torch.tensor([[sure, unsure]]), torch.tensor([[9.0, -9.0]]), torch.tensor([0])).exp()
     tensor(1.)
     """
-    answers = slot_logits.log_softmax(dim=2).take_along_dim(label[:, None, None], dim=2)[..., 0]  # B K
-    losses = -(slot_scores.log_softmax(dim=1) + answers).logsumexp(dim=1)  # B
-    weight = torch.ones_like(losses) if class_weight is None else class_weight[label]
-    return (weight * losses).sum() / weight.sum()
+    losses = -slot_logits.log_softmax(dim=2).take_along_dim(label[:, None, None], dim=2)  # B K 1
+    return mixture_of_answers(losses, slot_scores, None if class_weight is None else class_weight[label][:, None])
+
+
+def mixture_of_answers(
+    losses: Float[Tensor, "B K parts"],
+    slot_scores: Float[Tensor, "B K"],
+    weight: Float[Tensor, "B parts"] | None = None,
+) -> Float[Tensor, ""]:
+    """The same for losses −log p of each slot and part: −log Σ_k softmax(slot_scores)_k · p_k, added up over parts.
+
+    weight: what each part of an image counts in the mean over the batch.
+    """
+    return weighted(-(slot_scores.log_softmax(dim=1)[..., None] - losses).logsumexp(dim=1), weight)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from saccade.report.numbers import amount, cost, headline, percent, with_interval
+from saccade.report.numbers import amount, cost, headline, percent, show_both
+from saccade.report.task_numbers import Number
 from saccade.runs import RunFolder
 from saccade.runs.run_contents import Run
 
@@ -38,14 +39,15 @@ def _read(runs: Sequence[Run | Path | str]) -> list[Run]:
 
 def _row(run: Run) -> tuple[str, ...]:
     answers = run.predictions.get(run.split or "")
-    known = {number.name: number.estimate for number in headline(answers)} if answers else {}
+    numbers = headline(answers) if answers else []
+    known = {number.name: number.estimate for number in numbers}
     spent = cost(run)
     # An accuracy on other images than the test images is not to be taken for one on them.
     split = "" if run.split == "test" else f" on {run.split}"
     return (
         run.name,
         run.system,
-        f"{with_interval(known['accuracy'])}{split}" if known else "not evaluated yet",
+        f"{_first(numbers[0])}{split}" if known else "not evaluated yet",
         percent(known["hit rate"].value) if "hit rate" in known else "–",
         amount(spent.milliseconds, digits=1),
         amount(spent.multiply_adds / 1e6, digits=1),
@@ -55,6 +57,10 @@ def _row(run: Run) -> tuple[str, ...]:
         amount(spent.images_seen),
         amount(spent.parameters),
     )
+
+
+def _first(number: Number) -> str:
+    return show_both(number) if number.name == "accuracy" else f"{number.name} {show_both(number)}"
 
 
 def compare(runs: Sequence[Run | Path | str]) -> "Table":

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from saccade.data.dataset import ImageDataset, batch_of_one, unit_range
 from saccade.data.records import Record, Records
-from saccade.looking import Look, look_at, make_picture
+from saccade.looking import Look, look_at, make_picture, who_speaks
 from saccade.runs.prediction_tables import PredictionRow, PredictionTable
 from saccade.system import System
+from saccade.tasks.labels import label_names
 
 
 def confident_mistakes(table: PredictionTable, count: int) -> list[PredictionRow]:
@@ -25,23 +26,38 @@ def typical_successes(table: PredictionTable, count: int) -> list[PredictionRow]
     """Right table of as many classes as possible; in each class those of middling confidence first."""
     ranked = []
     for name in table.classes:
-        rows = sorted((r for r in table.rows if r.right and r.label == name), key=lambda row: row.confidence)
+        named = [r for r in table.rows if r.right and name in label_names(table.task, r.label, table.questions)]
+        rows = sorted(named, key=lambda row: row.confidence)
         middle = (len(rows) - 1) / 2
         ranked.append([rows[place] for place in sorted(range(len(rows)), key=lambda place: abs(place - middle))])
-    return [row for row in chain(*zip_longest(*ranked)) if row is not None][:count]
+    found = {row.image: row for row in chain(*zip_longest(*ranked)) if row is not None}  # one may have several labels
+    return list(found.values())[:count]
+
+
+def example_groups(table: PredictionTable, count: int) -> dict[str, list[PredictionRow]]:
+    """Wrong answers and right ones; of numbers the largest errors and some of middling size."""
+    if table.task != "regression":
+        return {
+            "Wrong answers, the surest first": confident_mistakes(table, count),
+            "Right answers, of usual confidence": typical_successes(table, count),
+        }
+    ranked = sorted(table.rows, key=lambda row: -abs(float(row.label) - float(row.predicted)))
+    middle = max(0, len(ranked) // 2 - count // 2)
+    return {"Largest errors": ranked[:count], "Usual errors": ranked[middle : middle + count]}
 
 
 def of_class(table: PredictionTable, name: str, count: int) -> list[PredictionRow]:
     """Some images of a class, from all over the split, whatever the answer was."""
-    rows = [row for row in table.rows if row.label == name]
+    rows = [row for row in table.rows if name in label_names(table.task, row.label, table.questions)]
     return [rows[place * len(rows) // count] for place in range(count)] if len(rows) > count else rows
 
 
 class Examined(NamedTuple):
-    """What a model sees in an image, and what it says of it."""
+    """What a model sees in an image, what it says of it, and of several labels which box speaks for which."""
 
     look: Look
-    probabilities: Float[Tensor, " L"]
+    told: Float[Tensor, " told"]
+    speaks_for: tuple[tuple[str, ...], ...] = ()
 
 
 @torch.no_grad()
@@ -52,11 +68,14 @@ def examine(model: System, row: PredictionRow) -> Examined:
     """
     record = Record(Path(row.image), row.label, "test", row.boxes)
     preparation = model.config.preparation
+    # Its label is not asked for: whatever it means, it is one.
     sample = ImageDataset(Records(Path(), (row.label,), (record,)), preparation=preparation)[0]
     shown = unit_range(batch_of_one(sample.image))
     seen = preparation.see(shown.to(next(model.parameters()).device))
     output = model(seen)
     size = (shown.shape[-2], shown.shape[-1])
-    look = look_at(output, size=size, preparation=replace(preparation, resize=None), seen=seen)
+    evidence = model.evidence(output) if model.task.names_several and output.chooses else None
+    look = look_at(output, size=size, preparation=replace(preparation, resize=None), seen=seen, evidence=evidence)
     look = look._replace(picture=make_picture(sample.image), truth=sample.boxes.numpy())
-    return Examined(look, output.logits[0].float().softmax(dim=0).cpu())
+    told = model.task.tell(output.logits[0].float()).cpu()
+    return Examined(look, told, who_speaks(look, model.task, model.task.say(told).names))

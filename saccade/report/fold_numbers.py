@@ -4,11 +4,13 @@ Together, every image is answered by the model that had not seen its fold. Score
 against each other: average precision and AUROC of all together are often a little lower than the mean over folds.
 """
 
+import math
 import statistics
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from saccade.report.numbers import Number, headline, percent, with_interval
+from saccade.report.numbers import headline, percent, show_both, show_number
+from saccade.report.task_numbers import Number
 from saccade.runs import FoldFolder
 from saccade.runs.fold_folder import OutOfFold
 from saccade.runs.prediction_tables import PredictionTable
@@ -40,9 +42,9 @@ class FoldNumbers(NamedTuple):
         return [
             (
                 number.name,
-                *(percent(fold[number.name]) if number.name in fold else "–" for fold in self.folds.values()),
-                show_spread(*self.spread(number.name)),
-                with_interval(number.estimate),
+                *(show_number(number, fold.get(number.name, math.nan)) for fold in self.folds.values()),
+                show_spread(*self.spread(number.name), plain=number.plain),
+                show_both(number),
             )
             for number in self.together
         ]
@@ -77,13 +79,13 @@ class FoldSummary(NamedTuple):
         return tree if self.without_repeated is None else {**tree, "without_repeated": self.without_repeated.tree()}
 
 
-def show_spread(mean: float, deviation: float) -> str:
-    """Mean ± s.d. in percent.
+def show_spread(mean: float, deviation: float, *, plain: bool = False) -> str:
+    """Mean ± s.d., in percent if they are no plain numbers.
 
     >>> show_spread(0.97, 0.0312)
     '97.0 ± 3.1%'
     """
-    return f"{100 * mean:.1f} ± {100 * deviation:.1f}%"
+    return f"{mean:.3g} ± {deviation:.2g}" if plain else f"{100 * mean:.1f} ± {100 * deviation:.1f}%"
 
 
 def sum_up(folds: FoldFolder) -> FoldSummary:
@@ -132,7 +134,7 @@ def spread_table(summaries: Mapping[str, Mapping[str, Any]]) -> "Table":
     from saccade.report.numbers import SHARES
 
     table = Table("", *(f"fold {name}" for name in summaries), "mean ± s.d.", box=None, pad_edge=False)
-    for name in ("accuracy", *SHARES):
+    for name in SHARES:
         values = [summary[name] for summary in summaries.values() if name in summary]
         if len(values) == len(summaries):
             deviation = statistics.stdev(values) if len(values) > 1 else float("nan")

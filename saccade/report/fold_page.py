@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from saccade.report.fold_numbers import FoldSummary, sum_up
-from saccade.report.numbers import percent
-from saccade.report.page import show_confusions, tile
+from saccade.report.fold_numbers import FoldSummary, show_spread, sum_up
+from saccade.report.numbers import percent, show_number
+from saccade.report.page import show_answers, tile
 from saccade.report.rendering import write_rendered
 from saccade.runs import FoldFolder
 
@@ -23,7 +23,7 @@ def write_fold_page(folds: FoldFolder, out: Path | None = None) -> Path:
         columns=summary.everything.columns,
         rows=summary.everything.rows(),
         rest=rest and {"images": rest.images, "columns": rest.columns, "rows": rest.rows()},
-        confusions=show_confusions(table),
+        answers=show_answers(table),
         reports=[(name, f"fold-{name}/{run.report_file.name}") for name, run in folds.runs().items()],
         predictions=folds.out_of_fold_file.name,
     )
@@ -31,10 +31,17 @@ def write_fold_page(folds: FoldFolder, out: Path | None = None) -> Path:
 
 def _say(summary: FoldSummary) -> str:
     numbers = summary.everything
-    mean, deviation = numbers.spread("accuracy")
+    first = numbers.together[0]
+    spread = show_spread(*numbers.spread(first.name), plain=first.plain)
+    if first.name != "accuracy":
+        return (
+            f"{len(numbers.folds)} runs, each tested on one fold and trained on the others. {first.name} over "
+            f"{numbers.images:,} images, each answered by the model that had not seen its fold: {show_number(first)}; "
+            f"over the folds {spread}."
+        )
     whose = f"of the class {summary.positive}" if summary.positive else "means over classes"
     return (
         f"{len(numbers.folds)} runs, each tested on one fold and trained on the others. Of {numbers.images:,} images "
         f"{percent(numbers.together[0].estimate.value)} are answered right by the model that had not seen their fold; "
-        f"over the folds {100 * mean:.1f} ± {100 * deviation:.1f}%. Average precision and AUROC are {whose}."
+        f"over the folds {spread}. Average precision and AUROC are {whose}."
     )

@@ -5,11 +5,13 @@ balanced accuracy   The mean of shares p_c, one per class. Each has its Wilson i
                     It does not shrink to nothing when all answers are right, as a bootstrap does.
 average precision,
 AUROC               A bootstrap: images are drawn again within each class, the middle 95% of the results are kept.
+of several labels   likewise, without classes.
 a mean              likewise, without classes.
 """
 
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -72,6 +74,32 @@ def auroc(
 ) -> Estimate:
     """Area under the ROC curve of the class `positive`, or in the mean over the classes that have images."""
     return _bootstrap(_roc_areas, probability, label, positive, seed)
+
+
+def mean_areas(
+    share: Float[np.ndarray, "n L"], there: Bool[np.ndarray, "n L"], *, seed: int = 0
+) -> tuple[Estimate, Estimate]:
+    """Areas under the ROC curve and under precision against recall, in the mean over labels that some images have and
+    others have not. Images are drawn again as they are: no draw can keep the number of every label.
+    """
+    draws = int(np.clip(_BUDGET // max(share.size, 1), 200, DRAWS))
+    drawn = np.random.default_rng(seed).multinomial(len(there), np.full(len(there), 1 / len(there)), size=draws)
+    times = np.concatenate([np.ones((1, len(there))), drawn])
+    both = [place for place in range(there.shape[1]) if 0 < there[:, place].sum() < len(there)]
+    return _mean_area(_roc_areas, share, there, times, both), _mean_area(_areas, share, there, times, both)
+
+
+def _mean_area(
+    area: Callable[..., Float[np.ndarray, " draws"]],
+    share: Float[np.ndarray, "n L"],
+    there: Bool[np.ndarray, "n L"],
+    times: Float[np.ndarray, "draws n"],
+    places: Sequence[int],
+) -> Estimate:
+    with np.errstate(invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a draw may lack a label altogether
+        value, *drawn = np.nanmean([area(share[:, place], there[:, place], times) for place in places], axis=0)
+    return Estimate(float(value), *(map(float, np.nanquantile(drawn, (0.025, 0.975))) if value < 1 else ()))
 
 
 def _bootstrap(

@@ -8,13 +8,17 @@ import numpy as np
 from saccade.evaluation import wilson_interval
 from saccade.report import intervals
 from saccade.report.intervals import Estimate
+from saccade.report.task_numbers import Number, numbers_of
 from saccade.runs.prediction_tables import PredictionTable
 from saccade.runs.run_contents import Run
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-SHARES = ("balanced_accuracy", "f1", "average_precision", "auroc", "hit_rate", "overlap", "mutual_overlap")
+SHARES = (
+    *("accuracy", "balanced_accuracy", "exact_match", "f1", "average_precision", "auroc"),
+    *("hit_rate", "overlap", "mutual_overlap"),
+)
 
 
 # Numbers of evaluation/<split>.json that are told without an interval.
@@ -23,14 +27,6 @@ MEASURED = {
     "calibration_error": "by how much confidence and accuracy differ",
     "mutual_overlap": "of two chosen patches is common to both (IoU)",
 }
-
-
-class Number(NamedTuple):
-    """A share in [0, 1], its name and what it means."""
-
-    name: str
-    estimate: Estimate
-    meaning: str
 
 
 class Cost(NamedTuple):
@@ -49,25 +45,11 @@ class Cost(NamedTuple):
 
 
 def headline(table: PredictionTable, positive: str | None = None) -> list[Number]:
-    """Accuracy first; where the model looked only if the data has boxes.
+    """The numbers of the task, the one that matters most first; where the model looked only if the data has boxes.
 
     positive: the class whose average precision is told; without it, the mean over classes.
     """
-    right = np.array([row.right for row in table.rows])
-    number = {name: place for place, name in enumerate(table.classes)}
-    label = np.array([number[row.label] for row in table.rows])
-    numbers = [
-        Number("accuracy", intervals.share(right), "of the answers are right"),
-        Number("balanced accuracy", intervals.mean_of_shares(right, label), "are right in the mean over classes"),
-    ]
-    told = None if positive is None else number[positive]
-    if told is None or told in label:
-        probability = np.array([row.probabilities for row in table.rows])
-        estimate = intervals.average_precision(probability, label, positive=told)
-        numbers.append(Number("average precision", estimate, f"area under precision against recall{_of(positive)}"))
-        if len(set(label.tolist())) > 1:
-            estimate = intervals.auroc(probability, label, positive=told)
-            numbers.append(Number("auroc", estimate, f"area under the ROC curve{_of(positive)}"))
+    numbers = numbers_of(table, positive)
     looked = {
         "hit rate": ([row.hit for row in table.rows], "of the boxes of an image are shown by a chosen patch"),
         "overlap": ([row.overlap for row in table.rows], "of a box is seen in the patch that shows it best"),
@@ -79,16 +61,13 @@ def headline(table: PredictionTable, positive: str | None = None) -> list[Number
     return numbers
 
 
-def _of(positive: str | None) -> str:
-    return ", in the mean over classes" if positive is None else f" of the class {positive}"
-
-
 def measured(run: Run) -> list[Number]:
     """What else the evaluation wrote down."""
+    several = run.evaluation.get("task", {}).get("name") == "multi"  # whose F1 is a number of the task
     return [
         Number(name.replace("_", " "), Estimate(run.evaluation[name]), meaning)
         for name, meaning in MEASURED.items()
-        if name in run.evaluation
+        if name in run.evaluation and not (several and name == "f1")
     ]
 
 
@@ -124,6 +103,30 @@ def percent(value: float, digits: int = 1) -> str:
     return f"{min(round(100 * value, digits), 100 - 10**-digits):.{digits}f}%"
 
 
+def show_number(number: Number, value: float | None = None) -> str:
+    """The number without its interval, or another value of the same kind."""
+    value = number.estimate.value if value is None else value
+    if not number.plain:
+        return percent(value)
+    return "–" if math.isnan(value) else f"{value:.3g}"
+
+
+def show_interval(number: Number) -> str:
+    """The two ends of its interval; nothing where there is none."""
+    _, low, high = number.estimate
+    if math.isnan(low):
+        return ""
+    return f"{low:.3g} to {high:.3g}" if number.plain else f"{interval(number.estimate)}%"
+
+
+def show_both(number: Number) -> str:
+    """The number and its interval."""
+    if not number.plain:
+        return with_interval(number.estimate)
+    ends = show_interval(number)
+    return f"{show_number(number)} ({ends})" if ends else show_number(number)
+
+
 def with_interval(estimate: Estimate) -> str:
     """A share and its 95% interval, in few letters.
 
@@ -152,15 +155,18 @@ def numbers_table(summary: dict[str, Any]) -> "Table":
 
     count, table = int(summary["images"]), Table(box=None, show_header=False, pad_edge=False)
     for name, value in summary.items():
-        if name == "positive":
+        if name == "task":
+            table.add_row(name, value["name"])
+        elif name == "positive":
             table.add_row("average precision, auroc of", Text(value))
         elif isinstance(value, str | int):
             table.add_row(name, f"{value:,}" if isinstance(value, int) else Text(value))
-        elif name == "accuracy":
+        elif name == "accuracy" and summary.get("task", {}).get("name", "single") in ("single", "ordinal"):
             ends = wilson_interval(round(value * count), count)
             table.add_row(name, with_interval(Estimate(value, *ends)))
         elif isinstance(value, float):
-            table.add_row(name.replace("_", " "), percent(value) if name in SHARES else f"{value:.4g}")
+            share = name.partition(":")[0] in SHARES
+            table.add_row(Text(name.replace("_", " ")), percent(value) if share else f"{value:.4g}")
     pixels = {name: f"{part:,.0f}" for name, part in summary.get("pixels", {}).items()}
     table.add_row("pixels", ", ".join(f"{part} in the {name}" for name, part in pixels.items()))
     work = {name: f"{part / 1e6:,.4g}" for name, part in summary.get("multiply_adds", {}).items()}

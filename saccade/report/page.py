@@ -9,10 +9,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from saccade.report.numbers import Cost, Number, amount, cost, headline, interval, measured, percent
-from saccade.report.plots import confusion_matrix, count_confusions, learning_curves
-from saccade.report.rendering import Picture, chart, write_rendered
+from saccade.report.answers import show_answers
+from saccade.report.numbers import (
+    Cost,
+    amount,
+    cost,
+    headline,
+    interval,
+    measured,
+    percent,
+    show_interval,
+    show_number,
+)
+from saccade.report.plots import learning_curves
+from saccade.report.rendering import chart, write_rendered
 from saccade.report.shown_images import show_examples, show_gallery, show_sharpening
+from saccade.report.task_numbers import Number
 from saccade.runs import RunFolder
 from saccade.runs.prediction_tables import PredictionTable
 from saccade.runs.run_contents import Run
@@ -26,13 +38,6 @@ class Tile(NamedTuple):
     value: str
     meaning: str
     interval: str = ""
-
-
-class Confusions(NamedTuple):
-    """The confusion matrix, and the pairs that are confused most often: what it is, what is said, how often."""
-
-    matrix: Picture
-    worst: list[tuple[str, str, str]]
 
 
 def write_page(folder: RunFolder | Path | str, out: Path | None = None) -> Path:
@@ -49,7 +54,7 @@ def write_page(folder: RunFolder | Path | str, out: Path | None = None) -> Path:
         tiles=[tile(number) for number in (*numbers, *measured(run))] + _cost_tiles(run) if table else [],
         warnings=run.warnings,
         curves=chart(learning_curves(run), "Loss, accuracy and more over the training steps") if run.metrics else None,
-        confusions=show_confusions(table) if table else None,
+        answers=show_answers(table) if table else [],
         trouble=trouble,
         examples=show_examples(model, table) if model and table else None,
         gallery=show_gallery(model, table) if model and table else None,
@@ -70,10 +75,7 @@ def _load(run: Run) -> tuple[System | None, str | None]:
 def summarize(run: Run, table: PredictionTable, numbers: Sequence[Number]) -> str:
     """The run in a few sentences."""
     known, spent = {number.name: number.estimate for number in numbers}, cost(run)
-    said = (
-        f"Of {len(table.rows):,} {run.split} images of {len(table.classes)} classes, "
-        f"{percent(known['accuracy'].value)} are answered right (95% interval {interval(known['accuracy'])}%)."
-    )
+    said = _say_first(run, table, numbers)
     if "hit rate" in known:
         said += f" A chosen patch shows the evidence in {percent(known['hit rate'].value)}."
     if not math.isnan(spent.patch_pixels):
@@ -83,10 +85,27 @@ def summarize(run: Run, table: PredictionTable, numbers: Sequence[Number]) -> st
     return said
 
 
+def _say_first(run: Run, table: PredictionTable, numbers: Sequence[Number]) -> str:
+    images, first = f"{len(table.rows):,} {run.split} images", numbers[0]
+    if table.task == "single":
+        return (
+            f"Of {images} of {len(table.classes)} classes, {percent(first.estimate.value)} are answered right "
+            f"(95% interval {interval(first.estimate)}%)."
+        )
+    ends = show_interval(first)
+    sure = f" (95% interval {ends})" if ends else ""
+    if table.task != "questions":
+        return f"Over {images}, {first.name} is {show_number(first)}{sure}: {first.meaning}."
+    each = {
+        name.partition(": ")[0]: number for name, number in reversed([(n.name, n) for n in numbers if ": " in n.name])
+    }
+    told = [f"{number.name} {show_number(number)}" for number in reversed(each.values())]
+    return f"Over {images}, {len(table.questions)} questions are answered: {', '.join(told)}."
+
+
 def tile(number: Number) -> Tile:
     """A share to see at once."""
-    ends = "" if math.isnan(number.estimate.low) else f"{interval(number.estimate)}%"
-    return Tile(number.name, percent(number.estimate.value), number.meaning, ends)
+    return Tile(number.name, show_number(number), number.meaning, show_interval(number))
 
 
 def _cost_tiles(run: Run) -> list[Tile]:
@@ -109,19 +128,6 @@ def _scorer_share(spent: Cost) -> str:
     if math.isnan(spent.scorer_multiply_adds):
         return "for one image"
     return f"for one image, {percent(spent.scorer_multiply_adds / spent.multiply_adds)} of them in the scorer"
-
-
-def show_confusions(table: PredictionTable) -> Confusions:
-    """What is taken for what, and how often."""
-    counts = count_confusions(table)
-    of = counts.sum(axis=1)
-    pairs = [(i, j) for i in range(len(counts)) for j in range(len(counts)) if i != j and counts[i, j]]
-    worst = [
-        (table.classes[i], table.classes[j], f"{counts[i, j]:,} of {of[i]:,} ({percent(counts[i, j] / of[i])})")
-        for i, j in sorted(pairs, key=lambda pair: -counts[pair])[:8]
-    ]
-    alt = "Confusion matrix: true classes in rows, answers in columns"
-    return Confusions(chart(confusion_matrix(table), alt), worst)
 
 
 def _facts(run: Run) -> list[tuple[str, Any]]:

@@ -14,7 +14,6 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from PIL import Image
 
-from saccade.runs.prediction_tables import PredictionTable
 from saccade.runs.run_contents import Run
 
 TRAIN, VALIDATION, SECOND, MUTED, PHASE = "#7fa8d1", "#1f4e8c", "#d1720f", "#8a8a8a", "#555555"
@@ -49,12 +48,16 @@ class Curve(NamedTuple):
     noisy: bool = False
 
 
+LABELS_AUROC = "AUROC, mean over labels (validation)"
 CHARTS = {
     "Loss": (Curve("train/loss", "training", TRAIN, noisy=True), Curve("val/loss", "validation", VALIDATION)),
     "Accuracy": (
         Curve("train/accuracy", "training", TRAIN, noisy=True),
         Curve("val/accuracy", "validation", VALIDATION),
     ),
+    LABELS_AUROC: (Curve("val/auroc", "AUROC", VALIDATION),),
+    "Kappa (validation)": (Curve("val/kappa", "kappa", VALIDATION),),
+    "Mean absolute error (validation)": (Curve("val/mean_absolute_error", "error", VALIDATION),),
     "Where it looks (validation)": (
         Curve("val/hit_rate", "hit rate", VALIDATION),
         Curve("val/overlap", "overlap", SECOND),
@@ -74,6 +77,8 @@ def style() -> Iterator[None]:
 def learning_curves(run: Run) -> Figure:
     """Loss, accuracy, hit rate and σ over the steps, as far as the run has them, with the phases marked."""
     shown = [title for title, curves in CHARTS.items() if any(len(run.series(c.column)[0]) for c in curves)]
+    if not len(run.series("val/exact_match")[0]):  # of one label each, accuracy says it
+        shown = [title for title in shown if title != LABELS_AUROC]
     with style():
         columns = min(2, max(1, len(shown)))
         rows = max(1, math.ceil(len(shown) / columns))
@@ -152,19 +157,14 @@ def moving_mean(values: Float[np.ndarray, " n"], *, share: float = 0.04) -> Floa
     return (total[last] - total[first]) / (last - first)
 
 
-def count_confusions(table: PredictionTable) -> Int[np.ndarray, "L L"]:
-    """How often class i (row) was said to be class j (column)."""
-    number = {name: i for i, name in enumerate(table.classes)}
-    counts = np.zeros((len(number), len(number)), np.int64)
-    for row in table.rows:
-        counts[number[row.label], number[row.predicted]] += 1
-    return counts
+def confusion_matrix(
+    counts: Int[np.ndarray, "L L"], names: Sequence[str], of: Int[np.ndarray, " L"] | None = None
+) -> Figure:
+    """Truth in rows, answers in columns; colors are shares of a row. With few classes the counts are written in.
 
-
-def confusion_matrix(table: PredictionTable) -> Figure:
-    """Truth in rows, answers in columns; colors are shares of a row. With few classes the counts are written in."""
-    counts = count_confusions(table)
-    shares = counts / counts.sum(axis=1, keepdims=True).clip(min=1)
+    of: of how many each row counts, if not of its sum.
+    """
+    shares = counts / (counts.sum(axis=1) if of is None else of).clip(min=1)[:, None]
     classes = len(counts)
     side = min(8.0, max(2.2, 0.62 * classes))
     with style(), matplotlib.rc_context({"axes.grid": False, "axes.spines.left": False, "axes.spines.bottom": False}):
@@ -173,8 +173,22 @@ def confusion_matrix(table: PredictionTable) -> Figure:
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
         if classes <= NUMBERS_UP_TO:
             _write_counts(axes, counts, shares)
-        _name_classes(axes, table.classes)
+        _name_classes(axes, names)
         axes.set(xlabel="the model says", ylabel="it is")
+    return figure
+
+
+def scatter(there: Float[np.ndarray, " n"], said: Float[np.ndarray, " n"]) -> Figure:
+    """Answers over labels, both on one scale, with the line where they are the same."""
+    low, high = (float(end([there.min(), said.min(), there.max(), said.max()])) for end in (min, max))
+    room = 0.04 * (high - low or 1.0)
+    with style():
+        figure = Figure(figsize=(4.6, 4.4), layout="constrained")
+        axes = figure.add_subplot()
+        axes.plot([low, high], [low, high], color=MUTED, lw=1)
+        axes.scatter(there, said, s=14, color=VALIDATION, alpha=max(0.15, min(0.8, 60 / len(there))), lw=0)
+        axes.set(xlabel="it is", ylabel="the model says", aspect="equal")
+        axes.set(xlim=(low - room, high + room), ylim=(low - room, high + room))
     return figure
 
 

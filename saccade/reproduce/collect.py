@@ -52,8 +52,6 @@ def collect(request: Request) -> list[Result]:
             here = {result.seed: result for result in _runs(request, row)}
             elsewhere = _of_row(request, row, lines)
             results += sorted({**elsewhere, **here}.values(), key=lambda result: result.seed)
-    if not any(measure.name in LEARNING for measure in request.table.measures):
-        return results
     return [result._replace(numbers=result.numbers | _learning(result, results)) for result in results]
 
 

@@ -37,7 +37,7 @@ GENERATED = {
     "megapixel_mnist": "megapixel_mnist/perturbed",
 }
 WITH_WEIGHTS = ("kolektor_folds", "speed_limits", "cub_sparrows", "elpv")
-FOLDS = {"kolektor_folds": ("1", "2", "3")}
+FOLDS = {"kolektor_folds": ("0", "1", "2")}
 MINUTES = {"megapixel_mnist": 60}
 
 CNN = "--model.system=cnn"

@@ -18,10 +18,10 @@ from saccade.files import whole_file
 from saccade.looking import Look
 from saccade.report.examples import examine, typical_successes
 from saccade.report.plots import MUTED, SEVERAL, VALIDATION, style
-from saccade.reproduce.collect import LEARNING, Result
+from saccade.reproduce.collect import Result
 from saccade.reproduce.jobs import Request
 from saccade.reproduce.results import values_of
-from saccade.reproduce.table_types import Table
+from saccade.reproduce.table_types import STEPS_TO_50, Table
 from saccade.runs.run_contents import Run
 from saccade.training.observers.panels import SHOWN, glimpse, spread
 from saccade.training.recipe import Recipe, load_recipe
@@ -89,7 +89,7 @@ def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], N
 
     if not request.table.groups:  # their measures differ
         write(".png", box_plot(request, results))
-    if any(measure.name in LEARNING for measure in request.table.measures):
+    if any(measure.name == STEPS_TO_50.name for measure in request.table.measures):
         write("-learning.png", learning_plot(request.table, results))
     for name in request.table.shown:
         runs = [(each.run, each.seed) for each in results if each.row.name == name and each.run]

@@ -5,6 +5,7 @@ A folder is named after the recipe, the flags and the seed, so rows and tables t
 
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -109,7 +110,8 @@ def run_name(plan: Plan) -> str:
     recipe = Path(plan.recipe).stem if plan.recipe.endswith(SUFFIXES) else plan.recipe.replace("/", "-")
     recipe = f"own-{Path(plan.recipe).name}" if plan.own else recipe
     pairs = [flag.removeprefix("--").split("=", 1) for flag in plan.flags]
-    return "-".join([recipe, *(f"{key.rpartition('.')[2]}={value}" for key, value in pairs)])
+    pairs = [(key.rpartition(".")[2], re.sub(r"[^\w.+-]", "", value)) for key, value in pairs]
+    return "-".join([recipe, *(f"{key}={value}" for key, value in pairs)])
 
 
 def list_jobs(

@@ -9,13 +9,15 @@ import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from saccade.files import write_whole
+from saccade.reproduce.aids import name_aids
 from saccade.reproduce.by_group import lines_by_group
 from saccade.reproduce.collect import PROVENANCE, Result, curve_text, job_of
 from saccade.reproduce.jobs import Request
-from saccade.reproduce.summaries import show
-from saccade.reproduce.table_types import Measure, Row
+from saccade.reproduce.summaries import STATISTICS, show
+from saccade.reproduce.table_types import Measure, Row, Table
 from saccade.runs.run_contents import MEAN_OVER_CLASSES
 
 
@@ -38,18 +40,41 @@ def _lines_by_row(request: Request, results: Sequence[Result]) -> str:
     table, scale = request.table, request.scale
     rows = [row for row in table.rows if row.plan(scale) or row.paper != "–"]
     theirs = ["published" if table.ours else "paper"] * any(row.paper != "–" for row in rows)
-    head = ("", *theirs, *(f"ours: {measure.title}" for measure in table.measures), "runs", "minutes a run")
-    lines = [head, ("---", *["---:"] * (len(head) - 1))]
+    columns = _columns(table)
+    titles = (f"ours: {column.measure.title}{column.told}" for column in columns)
+    head = ("", "aids", *theirs, *titles, "runs", "minutes a run")
+    lines = [head, ("---", "---", *["---:"] * (len(head) - 2))]
     for row in rows:
         mine = [each for each in results if each.row.name == row.name]
         minutes = [each.numbers["minutes"] for each in mine]
         ours = [
-            show(values_of(results, row, measure), measure, table.statistic, runs=len(mine))
-            for measure in table.measures
+            show(values_of(results, row, column.measure), column.measure, column.statistic, runs=len(mine))
+            for column in columns
         ]
         took = f"{statistics.fmean(minutes):.1f}" if minutes else "–"
-        lines.append((row.label, *[row.paper] * len(theirs), *ours, str(len(mine)), took))
+        aids = ", ".join(name_aids(job_of(request, row, 0).recipe)) if row.plan(scale) else ""
+        lines.append((row.label, aids or "–", *[row.paper] * len(theirs), *ours, _count(mine), took))
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+class _Column(NamedTuple):
+    """A measure by one statistic, which its title tells if others stand beside it."""
+
+    measure: Measure
+    statistic: str
+    told: str = ""
+
+
+def _columns(table: Table) -> list[_Column]:
+    """The first measure by both statistics, the table's own first: an order is worth no more than both say."""
+    first, *rest = table.measures
+    both = [_Column(first, statistic, f", {statistic}") for statistic in sorted(STATISTICS, key=table.statistic.__ne__)]
+    return [*both, *(_Column(measure, table.statistic) for measure in rest)]
+
+
+def _count(runs: Sequence[Result]) -> str:
+    failed = sum(each.numbers["failed"] for each in runs)
+    return f"{len(runs)}, {failed:.0f} failed" if failed else str(len(runs))
 
 
 def _caption(request: Request, results: Sequence[Result]) -> str:
@@ -57,13 +82,13 @@ def _caption(request: Request, results: Sequence[Result]) -> str:
     hardware, threads = (sorted({each.facts[name] for each in results}) for name in ("hardware", "threads"))
     dates = sorted(each.facts["finished"][:10] for each in results)
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
-    notes = [table.note, table.small if request.scale == "small" else "", _of_which_class(request, results)]
-    notes = [note for note in notes if note]
+    failed = "" if table.groups else "A run failed if it ended below half of the best run on the same data."
+    notes = [failed, table.note, table.small if request.scale == "small" else "", _of_which_class(request, results)]
     one = "thread" if threads == ["1"] else "threads"
     where = table.source[:1].upper() + table.source[1:] if table.ours else f"In the paper: {table.source}"
     return (
         f"{where}. Ours: {request.scale} scale, {table.statistic} over runs that differ in their seed, measured on "
-        f"test images with {_kept(request, results)}. {' '.join(notes)}\n\n"
+        f"test images with {_kept(request, results)}. {' '.join(note for note in notes if note)}\n\n"
         f"{'; '.join(hardware)}, {' or '.join(threads)} {one} a run; {when}. "
         f"Every run is in [{request.stem}.csv]({request.stem}.csv); "
         f"`saccade reproduce {table.name}{'' if request.scale == 'small' else f' --scale {request.scale}'}`."

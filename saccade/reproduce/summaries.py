@@ -57,8 +57,6 @@ def show(values: Sequence[float], measure: Measure, statistic: str, *, runs: int
     """
     if not values:
         return "–"
-    if measure.counted:
-        return f"{sum(values):.0f} of {len(values)}"
     center, spread = STATISTICS[statistic](values)
     deviation = "" if measure.fixed or math.isnan(spread) else f" ± {spread:.{measure.digits}f}"
     some = "" if len(values) == runs else f" ({len(values)} of {runs})"

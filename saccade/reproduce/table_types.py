@@ -64,20 +64,20 @@ class Row(NamedTuple):
 class Measure(NamedTuple):
     """A number of each run that the table shows, times `scale`.
 
-    `counted` ones are summed over the runs; `fixed` ones are the same in all runs of a row and have no spread.
+    `fixed` ones are the same in all runs of a row and have no spread.
     """
 
     name: str
     title: str
     scale: float = 100.0
     digits: int = 1
-    counted: bool = False
     fixed: bool = False
 
 
 MEAN, MEDIAN = "mean ± s.d.", "median ± MAD"
 ACCURACY = Measure("accuracy", "accuracy [%]")
 HIT_RATE = Measure("hit_rate", "hit rate [%]")
+STEPS_TO_50 = Measure("steps_to_50", "steps to 50%", 1.0, 0)
 OVERLAP = Measure("mutual_overlap", "mutual overlap [%]")
 MULTIPLY_ADDS = Measure("multiply_adds", "million multiply-adds", 1e-6, 0, fixed=True)
 

@@ -4,6 +4,7 @@ Everything here is plain: trees, tables and arrays. Nothing imports torch before
 """
 
 from saccade.runs.fold_folder import FoldFolder
+from saccade.runs.remote_models import fetch_model
 from saccade.runs.run_folder import RunFolder, find_model_folder
 
-__all__ = ["FoldFolder", "RunFolder", "find_model_folder"]
+__all__ = ["FoldFolder", "RunFolder", "fetch_model", "find_model_folder"]

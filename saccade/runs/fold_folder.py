@@ -15,6 +15,7 @@ from saccade.plain_trees import differences, read_json, write_json
 from saccade.runs.csv_cells import read_rows
 from saccade.runs.prediction_tables import PredictionRow, PredictionTable, format_predictions, read_predictions
 from saccade.runs.run_folder import RunFolder
+from saccade.tasks.labels import Question, questions_of
 
 
 class FoldRow(NamedTuple):
@@ -27,15 +28,17 @@ class FoldRow(NamedTuple):
 
 
 class OutOfFold(NamedTuple):
-    """The predictions of all folds; probabilities are in the order of `classes`."""
+    """The predictions of all folds, as a `PredictionTable` has them."""
 
     classes: tuple[str, ...]
     rows: tuple[FoldRow, ...]
+    task: str = "single"
+    questions: tuple[Question, ...] = ()
 
     @property
     def table(self) -> PredictionTable:
         """Without the folds."""
-        return PredictionTable(self.classes, tuple(row.said for row in self.rows))
+        return PredictionTable(self.classes, tuple(row.said for row in self.rows), self.task, self.questions)
 
     def where(self, keep: Callable[[FoldRow], bool]) -> "OutOfFold":
         """Some of the rows."""
@@ -110,12 +113,14 @@ class FoldFolder:
             raise FileNotFoundError(
                 f"{self.path}: its folds are not finished; the command that began them resumes them"
             )
-        table, cells = read_predictions(self.out_of_fold_file), read_rows(self.out_of_fold_file)
+        spec = self.facts().get("task", {"name": "single"})
+        table = read_predictions(self.out_of_fold_file, spec["name"], questions_of(spec))
+        cells = read_rows(self.out_of_fold_file)
         rows = (
             FoldRow(said, row.get("fold") or "", row.get("group") or "", row.get("repeated") == "yes")
             for said, row in zip(table.rows, cells, strict=True)
         )
-        return OutOfFold(table.classes, tuple(rows))
+        return OutOfFold(table.classes, tuple(rows), table.task, table.questions)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Keep the numbers."""

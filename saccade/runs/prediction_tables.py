@@ -9,15 +9,19 @@ from typing import NamedTuple
 
 from saccade.files import told
 from saccade.runs.csv_cells import number, read_rows
+from saccade.tasks.labels import Question, label_names
 
 PROBABILITY = "p:"  # columns that hold the probability of a class
+HIT = "hit:"  # of the share of the boxes of a kind that were seen
 COLUMNS = ("image", "label", "predicted", "confidence", "hit", "overlap", "entropy", "boxes")
 
 
 class PredictionRow(NamedTuple):
     """What the model said of one image; hit, overlap and entropy are NaN where they do not apply.
 
-    boxes: left, top, right, bottom in pixels of the file, around the evidence, where the data has them.
+    boxes: left, top, right, bottom in pixels of the file, around the evidence, where the data has them; kinds: what
+           each of them shows, where somebody said.
+    hits:  the share of the boxes of each class that a chosen patch shows, where boxes have kinds.
     """
 
     image: str
@@ -29,6 +33,8 @@ class PredictionRow(NamedTuple):
     entropy: float
     probabilities: tuple[float, ...]
     boxes: tuple[tuple[int, int, int, int], ...] = ()
+    kinds: tuple[str, ...] = ()
+    hits: tuple[float, ...] = ()
 
     @property
     def right(self) -> bool:
@@ -37,10 +43,15 @@ class PredictionRow(NamedTuple):
 
 
 class PredictionTable(NamedTuple):
-    """The predictions for the images of one split; probabilities are in the order of `classes`."""
+    """The predictions for the images of one split; probabilities are in the order of `classes`.
+
+    task: what labels mean; questions: which ones, where it is several.
+    """
 
     classes: tuple[str, ...]
     rows: tuple[PredictionRow, ...]
+    task: str = "single"
+    questions: tuple[Question, ...] = ()
 
 
 def format_predictions(table: PredictionTable, more: Mapping[str, Sequence[str]] | None = None) -> str:
@@ -48,11 +59,14 @@ def format_predictions(table: PredictionTable, more: Mapping[str, Sequence[str]]
     more = more or {}
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*more, *COLUMNS, *(f"{PROBABILITY}{name}" for name in table.classes)))
+    hits = [f"{HIT}{name}" for name in table.classes] if any(row.hits for row in table.rows) else []
+    writer.writerow((*more, *COLUMNS, *(f"{PROBABILITY}{name}" for name in table.classes), *hits))
     for row, *first in zip(table.rows, *more.values(), strict=True):
         looks = [_cell(value, 6) for value in (row.hit, row.overlap, row.entropy)]
         shares = [_cell(value, 17) for value in row.probabilities]
-        boxes = ";".join(" ".join(map(str, box)) for box in row.boxes)  # as in the tables that people write
+        kinds = row.kinds or [""] * len(row.boxes)  # as in the tables that people write
+        boxes = ";".join(" ".join(map(str, (*box, kind))).strip() for box, kind in zip(row.boxes, kinds, strict=True))
+        shares += [_cell(value, 6) for value in row.hits]
         writer.writerow(
             (*first, row.image, row.label, row.predicted, _cell(row.confidence, 17), *looks, boxes, *shares)
         )
@@ -63,29 +77,33 @@ def _cell(value: float, digits: int) -> str:
     return "" if math.isnan(value) else f"{value:.{digits}g}"
 
 
-def read_predictions(path: Path) -> PredictionTable:
-    """The table in a CSV file."""
+def read_predictions(path: Path, task: str = "single", questions: tuple[Question, ...] = ()) -> PredictionTable:
+    """The table in a CSV file, of labels that mean what `task` says."""
     rows = list(read_rows(path))
     try:
-        return _read_table(rows)
+        return _read_table(rows, task, questions)
     except ValueError as error:
         raise ValueError(f"{path}: damaged ({told(error)}); run `saccade evaluate` again") from error
 
 
-def _read_table(rows: Sequence[dict[str, str | None]]) -> PredictionTable:
+def _read_table(rows: Sequence[dict[str, str | None]], task: str, questions: tuple[Question, ...]) -> PredictionTable:
     columns = [name for name in (rows[0] if rows else ()) if name and name.startswith(PROBABILITY)]
+    hits = [name for name in (rows[0] if rows else ()) if name and name.startswith(HIT)]
     classes = tuple(readable(name.removeprefix(PROBABILITY)) for name in columns)
     if rows and (missing := sorted({"image", "label", "predicted", "confidence"} - rows[0].keys())):
         raise ValueError(f"no column {', '.join(missing)}")
-    table = PredictionTable(classes, tuple(_read_row(row, columns) for row in rows))
-    if unknown := sorted({name for row in table.rows for name in (row.label, row.predicted)} - set(classes)):
+    table = PredictionTable(classes, tuple(_read_row(row, columns, hits) for row in rows), task, questions)
+    texts = {text for row in table.rows for text in (row.label, row.predicted)}
+    if unknown := sorted({name for text in texts for name in label_names(task, text, questions)} - set(classes)):
         raise ValueError(f"no column of the class {', '.join(unknown)}")
     return table
 
 
-def _read_row(row: dict[str, str | None], columns: Sequence[str]) -> PredictionRow:
+def _read_row(row: dict[str, str | None], columns: Sequence[str], hits: Sequence[str]) -> PredictionRow:
     image, label, predicted = (row[name] or "" for name in ("image", "label", "predicted"))
     confidence, hit, overlap, entropy = (number(row.get(name)) for name in COLUMNS[3:7])
+    boxes = [text.split(maxsplit=4) for text in (row.get("boxes") or "").split(";") if text]
+    kinds = tuple(readable(box[4]) if len(box) > 4 else "" for box in boxes)
     return PredictionRow(
         image,
         readable(label),
@@ -95,12 +113,14 @@ def _read_row(row: dict[str, str | None], columns: Sequence[str]) -> PredictionR
         overlap,
         entropy,
         probabilities=tuple(number(row.get(name)) for name in columns),
-        boxes=tuple(_box(text) for text in (row.get("boxes") or "").split(";") if text),
+        boxes=tuple(_box(box) for box in boxes),
+        kinds=kinds if any(kinds) else (),
+        hits=tuple(number(row.get(name)) for name in hits),
     )
 
 
-def _box(text: str) -> tuple[int, int, int, int]:
-    left, top, right, bottom = map(int, text.split())
+def _box(words: Sequence[str]) -> tuple[int, int, int, int]:
+    left, top, right, bottom = map(int, words[:4])
     return left, top, right, bottom
 
 

@@ -25,6 +25,7 @@ from saccade.runs.run_contents import Run
 from saccade.runs.run_facts import Facts, read_facts
 from saccade.runs.step_tables import MetricsTable, TrainingWarning, WarningsTable, read_metrics, read_warnings
 from saccade.runs.training_panels import Panel, read_panel, write_panel
+from saccade.tasks.labels import questions_of
 
 if TYPE_CHECKING:
     from saccade.system import System
@@ -35,6 +36,7 @@ STAGE_TYPES: dict[str, Any] = dict.fromkeys(("selection", "extraction", "feature
 SUMMARY_TYPES = {
     "positive": str,
     "split": str,
+    "task": dict[str, Any],
     "hardware": str,
     "pixels": dict[str, float],
     "multiply_adds": dict[str, float],
@@ -223,7 +225,10 @@ class RunFolder:
 
     def predictions(self) -> dict[str, PredictionTable]:
         """What the model said of each image, by evaluation; those without images are left out."""
-        tables = {path.stem: read_predictions(path) for path in sorted(self._evaluation.glob("*.csv"))}
+        tables, summaries = {}, self.summaries()
+        for path in sorted(self._evaluation.glob("*.csv")):
+            spec = summaries.get(path.stem, {}).get("task", {"name": "single"})
+            tables[path.stem] = read_predictions(path, spec["name"], questions_of(spec))
         return {name: table for name, table in tables.items() if table.rows}
 
     def write_evaluation(self, name: str, table: PredictionTable, summary: dict[str, Any]) -> None:

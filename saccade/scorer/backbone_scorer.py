@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from einops import reduce
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.extraction.receptive_field import ReceptiveField
-from saccade.features.cells import CellAttention, Stages
+from saccade.features.cells import CellAttention, Stages, with_mirrored
 from saccade.module_modes import do_weights_follow, evaluating
 from saccade.registry import register
 from saccade.scorer.scored import Scored
@@ -29,6 +30,7 @@ class BackboneScorer(nn.Module):
     model:    a timm name. Without one the feature network is taken, and begins here with the same weights (`features`
               are its options in the config).
     heads, width: how many attend to the cells, and how many numbers each of them gives.
+    mirrored: look at the mirror image of the view, too: the context is the mean of both, scores are of the view itself.
     glance:   whether the context also holds the network's features of the whole view.
     tiles:    whether cells cover the whole view, as the aligned geometry wants; there is no other way here.
     """
@@ -45,6 +47,7 @@ class BackboneScorer(nn.Module):
         heads: int = 4,
         width: int = 64,
         glance: bool = False,
+        mirrored: bool = False,
         pretrained: bool = False,
         weights: str | None = None,
         image_channels: int | None = None,
@@ -61,6 +64,7 @@ class BackboneScorer(nn.Module):
         )
         self.stages = Stages(channels, stride=stride, to_the_end=glance, image_channels=image_channels, network=network)
         self.attention = CellAttention(self.stages.width, heads=heads, width=width)
+        self.mirrored = mirrored
         self.width, self.stride = self.attention.width + self.stages.whole_width, stride
         # Saved with the weights: training may move it, but patches and scores have learnt to go together by then.
         # Where they are about to be loaded it comes with them, and need not be found, which takes seconds.
@@ -75,9 +79,12 @@ class BackboneScorer(nn.Module):
 
     def forward(self, view: Float[Tensor, "B C h w"]) -> Scored:
         """One score per cell, row by row, and the context: attended cells, then the glance."""
-        cells, glance = self.stages(view)
+        cells, glance = self.stages(with_mirrored(view) if self.mirrored else view)
         scores, context = self.attention(cells)
-        return Scored(scores, torch.cat([context, glance], dim=1))
+        seen = torch.cat([context, glance], dim=1)
+        if self.mirrored:
+            scores, seen = scores[: len(view)], reduce(seen, "(v b) e -> b e", "mean", v=2)
+        return Scored(scores, seen)
 
 
 def _place_cells_again(scorer: BackboneScorer, _: Any) -> None:

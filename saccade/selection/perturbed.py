@@ -48,7 +48,8 @@ def perturbed_topk(
     """The mean of `num_samples` index-sorted top-K selections of scores + σ · noise.
 
     sigma:     noise level in units of the scores; 0 gives `hard_topk` with zero gradient.
-    gradient:  "conditional" (default) or "score", both unbiased; "diagonal" is the paper's listing and is biased.
+    gradient:  "score" is unbiased, "conditional" (default) but for what its pruning leaves out, less than 0.1%;
+               "diagonal" is the paper's listing and is biased.
     noise:     "normal" or "gumbel".
     generator: where the randomness comes from; the same state gives the same answer (on CUDA up to the order in which
                sums of the gradient are taken).

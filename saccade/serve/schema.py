@@ -30,6 +30,7 @@ class BoxBody(BaseModel):
     right: int
     bottom: int
     score: float | None = Field(description="null for a system that does not score places")
+    labels: list[str] | None = Field(None, description="of several labels that are said, those the box speaks for")
 
 
 class ScoreMap(BaseModel):
@@ -56,6 +57,10 @@ class PredictionBody(BaseModel):
     """What the model says and where it looked, best box first."""
 
     label: str
+    labels: list[str] | None = Field(None, description="where it may be several: all that are said")
+    value: float | None = Field(None, description="the number, where the answer is one")
+    answers: dict[str, str | float] | None = Field(None, description="to each of several questions")
+    confidence: float | None = Field(description="the probability of the answer; null for a number")
     probabilities: dict[str, float]
     boxes: list[BoxBody]
     size: tuple[int, int] = Field(description="height and width in pixels")
@@ -104,7 +109,8 @@ def describe_prediction(prediction: Prediction, token: str, name: str) -> Predic
         levels=last_level(look.size) + 1,
     )
     crops = [f"{address}/crops/{number}.png" for number in range(len(look.crops[:MAX_CROPS]))]
-    return PredictionBody(**as_tree(prediction), image=image, scores=score_map(look), crops=crops)
+    sure = None if math.isnan(prediction.confidence) else prediction.confidence
+    return PredictionBody(**as_tree(prediction), confidence=sure, image=image, scores=score_map(look), crops=crops)
 
 
 def score_map(look: Look) -> ScoreMap | None:

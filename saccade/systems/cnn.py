@@ -32,7 +32,7 @@ class CNN(System):
         self.view = build_one("view", View, config.view)
         size = view_size(config.image_size, self.view.scale)
         self.features = build_features(config, size)
-        self.prediction = build("prediction", config.prediction, self.features.width, config.num_classes)
+        self.prediction = build("prediction", config.prediction, self.features.width, self.task.outputs)
 
     def forward(self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None) -> Output:
         """Logits of each image; `size` tells the positions, if there are any, where each picture ends."""

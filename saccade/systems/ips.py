@@ -102,7 +102,7 @@ class IPS(System):
             hidden=self.options.hidden,
             dropout=self.options.dropout,
         )
-        self.prediction = build("prediction", config.prediction, self.options.dim, config.num_classes)
+        self.prediction = build("prediction", config.prediction, self.options.dim, self.task.outputs)
 
     def forward(self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None) -> Output:
         """Logits of each image; with `size`, patches centered on the padding beyond it play no part."""

@@ -28,7 +28,7 @@ class Majority(System):
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
-        self.bias = nn.Parameter(torch.zeros(config.num_classes))
+        self.bias = nn.Parameter(torch.zeros(self.task.outputs))
 
     def forward(self, image: Float[Tensor, "B C H W"] | Sources, size: Int[Tensor, "B 2"] | None = None) -> Output:
         """The learned bias, once for each image."""

@@ -152,7 +152,7 @@ class SpatialTransformer(System):
                 f"the system spatial does not go with the aggregation {config.aggregation['name']}: that one knows a "
                 "position for each cell of a grid, and glimpses lie anywhere; use mean, max, concat or attention"
             )
-        self.prediction = build("prediction", config.prediction, self.aggregation.width, config.num_classes)
+        self.prediction = build("prediction", config.prediction, self.aggregation.width, self.task.outputs)
 
     def forward(self, image: Float[Tensor, "B C H W"], size: Int[Tensor, "B 2"] | None = None) -> Output:
         """Logits of each image; `size` tells the positions, if there are any, where each picture ends."""

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Shaped
+from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from saccade.data.dataset import ImageDataset, collate, collate_sources
@@ -27,13 +29,15 @@ from saccade.training.recipe import DataOptions, Recipe
 def open_records(data: DataOptions, *, seed: int) -> Records:
     """The data set of a recipe, generated first if the recipe says how."""
     chosen: dict[str, Any] = dict(data.options)
-    return load(_made(data), seed=seed, group=data.group, folds=data.folds, fold=data.fold, **chosen)
+    return load(
+        _made(data), seed=seed, group=data.group, folds=data.folds, fold=data.fold, labels=data.labels, **chosen
+    )
 
 
 def open_folds(data: DataOptions, *, seed: int) -> Records:
     """The same with the folds of all images, and the splits as they are given."""
     chosen: dict[str, Any] = dict(data.options)
-    return load_folds(_made(data), seed=seed, group=data.group, folds=data.folds, **chosen)
+    return load_folds(_made(data), seed=seed, group=data.group, folds=data.folds, labels=data.labels, **chosen)
 
 
 def _made(data: DataOptions) -> str:
@@ -73,8 +77,7 @@ def open_split(records: Records, split: str, data: DataOptions, preparation: Pre
 
 
 def _splits(records: Records) -> str:
-    counts = {split: sum(classes.values()) for split, classes in records.counts().items()}
-    return ", ".join(f"{count} in {split}" for split, count in counts.items() if count)
+    return ", ".join(f"{count} in {split}" for split, count in records.sizes().items() if count)
 
 
 class StepSampler(Sampler[list[int]]):
@@ -143,7 +146,7 @@ def training_loader(
         steps=recipe.plan.total,
         seed=recipe.seed,
         first=first,
-        groups=_classes(dataset) if deals_evenly else (),
+        groups=dataset.task.deal(targets(dataset)) if deals_evenly else (),
         evenly=lambda step: recipe.plan.at(step).deal == "evenly",
         rank=rank,
         world=world,
@@ -151,12 +154,9 @@ def training_loader(
     return DataLoader(dataset, batch_sampler=sampler, **_reading(recipe))
 
 
-def _classes(dataset: ImageDataset) -> list[list[int]]:
-    """Places of the images of each class that has any."""
-    places: dict[str, list[int]] = {label: [] for label in dataset.records.classes}
-    for place, record in enumerate(dataset.records.records):
-        places[record.label].append(place)
-    return [group for group in places.values() if group]
+def targets(dataset: ImageDataset) -> Shaped[Tensor, "n ..."]:
+    """What the labels of all images ask of a model."""
+    return torch.tensor([dataset.task.target(record.label) for record in dataset.records.records])
 
 
 def evaluation_loader(dataset: ImageDataset, recipe: Recipe, *, rank: int = 0, world: int = 1) -> DataLoader[Any]:

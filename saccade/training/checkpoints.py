@@ -22,7 +22,7 @@ log = logging.getLogger("saccade")
 
 KEPT = 2
 DIGEST = sha256().digest_size
-SMALLER_IS_BETTER = {"loss"}
+SMALLER_IS_BETTER = {"loss", "mean_absolute_error"}
 
 
 @runtime_checkable
@@ -122,7 +122,9 @@ class BestModel:
         """How good the model is, the higher the better."""
         if self.best_by is None:
             return float(labeled_step)
-        return measures[self.best_by] * (-1 if self.best_by in SMALLER_IS_BETTER else 1)
+        # A number may not apply: no area can be told of labels that all validation images have, or none.
+        by = self.best_by if self.best_by in measures else "loss"
+        return measures[by] * (-1 if by in SMALLER_IS_BETTER else 1)
 
     def _write(self, model: System, folder: Path) -> None:
         if self.files.writes:

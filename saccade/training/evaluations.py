@@ -59,7 +59,7 @@ def run_through(
     predictions = gather(parts)
     positive = positive or model.config.positive
     place = None if positive is None else model.config.class_names.index(positive)
-    return Evaluated(predictions, measure(predictions, positive=place), milliseconds, positive)
+    return Evaluated(predictions, measure(predictions, model.task, positive=place), milliseconds, positive)
 
 
 def save_evaluation(
@@ -68,8 +68,9 @@ def save_evaluation(
     """Keep the predictions and the numbers over all of them in the run folder; the numbers are returned."""
     summary = {
         "split": name,
+        "task": model.config.task,
         "images": len(dataset),
-        "positive": evaluated.positive or MEAN_OVER_CLASSES,
+        **({"positive": evaluated.positive or MEAN_OVER_CLASSES} if model.task.has_areas else {}),
         **evaluated.measures,
         "milliseconds_per_image": (milliseconds := statistics.median(evaluated.milliseconds or [math.nan])),
         "images_per_second": 1000 / milliseconds,
@@ -78,7 +79,7 @@ def save_evaluation(
         "pixels": pixels(model),
         "multiply_adds": multiply_adds(model, model.config.image_size, model.config.channels),
     }
-    files.write_evaluation(name, tabulate(evaluated.predictions, dataset.records), summary)
+    files.write_evaluation(name, tabulate(evaluated.predictions, dataset.records, model.task), summary)
     return summary
 
 

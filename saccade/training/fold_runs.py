@@ -18,6 +18,7 @@ from saccade.data.records import Records, positive_class
 from saccade.recipes import find_recipe
 from saccade.runs import FoldFolder, RunFolder
 from saccade.runs.fold_folder import FoldRow, OutOfFold
+from saccade.tasks.task import describe_task
 from saccade.training.batches import open_folds
 from saccade.training.recipe import DataOptions, Recipe, load_recipe, parse_recipe
 from saccade.training.side_by_side import Failure, State, run_jobs
@@ -79,8 +80,10 @@ def train_folds(
         say(note)
     names, positive = fold_names(records), positive_class(records, recipe.positive)
     essential = sorted(flag for flag in flags if not flag.startswith(READING))
+    flags_given = dict(flag.removeprefix("--").split("=", 1) for flag in essential)
+    task = describe_task(records.task, [record.label for record in records.records], records.questions)
     place = source if find_recipe(source) else os.path.abspath(source)
-    folds.claim(source=place, flags=dict(flag.removeprefix("--").split("=", 1) for flag in essential), folds=[*names])
+    folds.claim(source=place, flags=flags_given, folds=[*names], task=task)
     if positive:  # the same in every fold, so that all can be joined
         flags = [*(flag for flag in flags if not flag.startswith("--positive=")), f"--positive={positive}"]
     length = [f"--minutes={minutes:g}"] if minutes else []
@@ -120,7 +123,8 @@ def join_folds(folds: FoldFolder, records: Records) -> OutOfFold:
         for name, table in tables.items()
         for row in table.rows
     )
-    found = OutOfFold(next(iter(tables.values())).classes, tuple(rows))
+    first = next(iter(tables.values()))
+    found = OutOfFold(first.classes, tuple(rows), first.task, first.questions)
     folds.write_out_of_fold(found)
     return found
 

@@ -19,6 +19,7 @@ from saccade.model import PatchSelectionModel
 from saccade.options import check_options, read_options
 from saccade.selection import linear_decay
 from saccade.system import System
+from saccade.training.batches import targets
 from saccade.training.choosing import CHOOSERS, Images, Sizes, detail_of
 from saccade.training.label_free import label_free_loss
 from saccade.training.phases import Phase
@@ -26,7 +27,7 @@ from saccade.training.recipe import Recipe
 
 
 class Learned(NamedTuple):
-    """The loss of a batch and the share of right answers, which there are none of in label-free steps."""
+    """The loss of a batch and the share of right answers; None in label-free steps, and where answers are numbers."""
 
     loss: Float[Tensor, ""]
     accuracy: Float[Tensor, ""] | None = None
@@ -44,7 +45,7 @@ class Learner(nn.Module):
         self.recipe, self.plan = recipe, recipe.plan
         self.augmentation = build_augmentation(recipe.data.augmentation, crop=recipe.model.preparation.crop)
         self.full_sigma: float | None = self.model.selection and self.model.selection.sigma
-        weight = class_weight(train) if recipe.class_weights else None
+        weight = train.task.class_weight(targets(train)) if recipe.class_weights else None
         self.register_buffer("class_weight", weight, persistent=False)
 
     def train(self, mode: bool = True) -> "Learner":
@@ -83,7 +84,8 @@ class Learner(nn.Module):
         choice = {} if phase.choose == "model" else {"select": CHOOSERS[phase.choose](self.model, image, size)}
         output = self.model(image, size, **choice)
         loss = self.model.loss(output, batch.label, class_weight=self.class_weight, **phase.loss)
-        return Learned(loss, (output.logits.argmax(dim=1) == batch.label).float().mean())
+        right = self.model.task.right(output.logits, batch.label)
+        return Learned(loss, right if right is None else right.mean())
 
     def _augmented(self, batch: Batch) -> tuple[Images, Sizes]:
         """Floats, or sources that are read in parts, and the true sizes of images that are padded."""
@@ -126,9 +128,3 @@ def _check_streaming(recipe: Recipe) -> None:
             f"the augmentation {name} needs the pixels of whole images, and preparation.stream reads parts: set "
             "data.augmentation to {name: none}"
         )
-
-
-def class_weight(train: ImageDataset) -> Float[Tensor, " L"]:
-    """1 / (classes · frequency): every class weighs the same as a whole, and an image weighs 1 on average."""
-    counts = torch.tensor([float(n) for n in train.records.counts()["train"].values()])
-    return counts.sum() / (len(counts) * counts.clamp(min=1))

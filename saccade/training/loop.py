@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from lightning.fabric import Fabric
 from rich.console import Console
 
@@ -18,6 +17,7 @@ from saccade.data.dataset import ImageDataset
 from saccade.evaluation import Predictions
 from saccade.runs import RunFolder
 from saccade.runs.run_facts import Facts
+from saccade.tasks.task import Task
 from saccade.training.batches import training_loader
 from saccade.training.checkpoints import BestModel, resume, save_checkpoint
 from saccade.training.evaluations import run_through
@@ -42,7 +42,8 @@ def fit(
     model, recipe, plan = learner.model, learner.recipe, learner.plan
     module, fabric_optimizer = fabric.setup(learner, make_optimizer(model, recipe))
     optimizer, precision = fabric_optimizer.optimizer, fabric.strategy.precision
-    best = BestModel(files, None if recipe.final else recipe.best_by, answers_at_once=recipe.training.frozen)
+    best_by = None if recipe.final else recipe.best_by or model.task.best_by
+    best = BestModel(files, best_by, answers_at_once=recipe.training.frozen)
     watch = CollapseWatch(files, learner)
     parts = {"model": model, "optimizer": optimizer, "precision": precision, "best": best, "watch": watch}
     first = resume(files.checkpoints, parts)
@@ -63,9 +64,9 @@ def fit(
         log.add(step, {f"val/{name}": value for name, value in evaluated.measures.items()})
         log.save()
         progress.validated(step, evaluated.measures)
-        watch.validated(step, evaluated.predictions, data["val"].records.classes)
+        watch.validated(step, evaluated.predictions, model.task)
         panels.show(step, log.board)
-        margin = standard_error(evaluated.predictions) if step == 0 else 0.0
+        margin = standard_error(evaluated.predictions, model.task) if step == 0 else 0.0
         best.keep(model, plan.labeled_step(step), evaluated.measures, margin=margin)
 
     batches = training_loader(data["train"], recipe, first=first, rank=fabric.global_rank, world=fabric.world_size)
@@ -101,9 +102,9 @@ def fit(
     return best
 
 
-def standard_error(predictions: Predictions) -> float:
+def standard_error(predictions: Predictions, task: Task) -> float:
     """Of the log-loss over validation images: a gain below it may be chance."""
-    losses = F.cross_entropy(predictions.logits, predictions.label, reduction="none")
+    losses = task.losses(predictions.logits, predictions.label).sum(dim=1)
     return float(losses.std() / len(losses) ** 0.5)
 
 

@@ -28,6 +28,9 @@ from saccade.training.phases import Plan, Training
 
 BATCH = Range("at least 1, and at most 1,000,000", lambda value: 1 <= value <= 1_000_000)
 BELOW_ONE = Range("0 or more and below 1", lambda value: 0 <= value < 1)
+BestBy = Literal[
+    "accuracy", "balanced_accuracy", "average_precision", "auroc", "f1", "kappa", "mean_absolute_error", "loss"
+]
 ASCENDING = Range(
     "ascending shares of the steps between 0 and 1, such as [0.6, 0.8]",
     lambda value: all(a < b for a, b in zip((0, *value), (*value, 1), strict=True)),
@@ -46,6 +49,8 @@ class DataOptions:
             one), or for folders a regular expression that finds the group in an image's path
         folds: draw so many folds, one run each, where the data set has no column fold; 0: no folds, whatever it has
         fold: the one fold that is tested, trained on the others (default: all of them, one after the other)
+        labels: what labels of one's own mean: single, multi, ordinal or regression; of several questions
+            QUESTION=TASK,… (default: what they look like)
         augmentation: what training images go through: names with commas between them, and their options
         workers: processes that read images ahead (default: half of the cores)
         cache_gb: keep decoded training images in memory, up to this many GB in each process that reads
@@ -58,6 +63,7 @@ class DataOptions:
     group: str | None = None
     folds: int | None = None
     fold: str | None = None
+    labels: str | None = None
     augmentation: dict[str, Any] = field(default_factory=lambda: {"name": "none"})
     workers: int | None = None
     cache_gb: float = 0.0
@@ -123,7 +129,8 @@ class Recipe:
         seed: of everything that is random
         imports: modules in which parts of one's own register themselves
         validate_every: steps between two validations, each with a checkpoint (default: a twentieth of the steps)
-        best_by: the validation number by which the best model is kept
+        best_by: the validation number by which the best model is kept (default: accuracy, of several labels auroc, of
+            levels kappa, of numbers mean_absolute_error)
         positive: the class whose average precision and AUROC are told (default: of two classes the rarer one among the
             training images, of more their mean over classes)
         final: train on the validation images too and keep the last model, once everything is chosen
@@ -143,7 +150,7 @@ class Recipe:
     steps: int = 1000
     batch: int = 16
     validate_every: int | None = None
-    best_by: Literal["accuracy", "balanced_accuracy", "average_precision", "loss"] = "accuracy"
+    best_by: BestBy | None = None
     positive: str | None = None
     final: bool = False
     seed: int = 0

@@ -25,6 +25,8 @@ from saccade.files import naming_what_is_full, shown
 from saccade.options import read_options
 from saccade.runs import RunFolder
 from saccade.system import System
+from saccade.tasks.labels import questions_of
+from saccade.tasks.task import describe_task
 from saccade.training.batches import open_records, open_split, with_validation
 from saccade.training.defaults import refuse_too_small, sample_sizes
 from saccade.training.devices import make_fabric, share_norms
@@ -35,6 +37,15 @@ from saccade.training.learner import Learner
 from saccade.training.loop import fit
 from saccade.training.observers import Progress
 from saccade.training.recipe import Recipe, dump_recipe, load_recipe
+
+SHARES = ("accuracy", "exact_match")
+HEADLINES = {
+    "single": ("accuracy",),
+    "multi": ("auroc", "average_precision", "f1", "exact_match"),
+    "ordinal": ("accuracy", "kappa"),
+    "regression": ("mean_absolute_error", "r2"),
+    "questions": ("accuracy", "mean_absolute_error"),
+}
 
 
 def train(
@@ -106,7 +117,7 @@ def _train_in(
     for split in ("val", "test"):
         if split in data:
             best = files.load_best()
-            _show_accuracy(_evaluate(files, fabric, best, data[split], split, recipe, console), console)
+            _show_numbers(_evaluate(files, fabric, best, data[split], split, recipe, console), console)
         if split == "val" and recipe.training.frozen and step == 0:
             console.print("kept: the frozen start, with heads that saw the validation images too")
             files.keep(files.frozen_seeing)
@@ -117,7 +128,7 @@ def open_data(recipe: Recipe, records: Records | None = None) -> dict[str, Image
     """The images of each split that has any; what cannot be shared among the processes is refused."""
     records = records or open_records(recipe.data, seed=recipe.seed)
     prepared = partial(open_split, data=recipe.data, preparation=recipe.model.preparation)
-    data = {split: prepared(records, split) for split, n in records.counts().items() if any(n.values())}
+    data = {split: prepared(records, split) for split, count in records.sizes().items() if count}
     for split in data.keys() - {"train"}:
         if len(data[split]) < (processes := recipe.devices * recipe.nodes):
             raise DataError(
@@ -140,11 +151,19 @@ def make_learner(recipe: Recipe, data: Mapping[str, ImageDataset]) -> Learner:
     return Learner(build_model(model_config(recipe, data["train"])), recipe, data["train"])
 
 
-def _show_accuracy(summary: Mapping[str, Any], console: Console) -> None:
-    accuracy, count = summary["accuracy"], summary["images"]
-    low, high = (f"{100 * end:.1f}" for end in wilson_interval(round(accuracy * count), count))
-    split = {"val": "validation", "test": "test"}[summary["split"]]
-    console.print(f"{split} accuracy {accuracy:.1%} (95%: {low}–{high}), images: {count:,}", highlight=False)
+def _show_numbers(summary: Mapping[str, Any], console: Console) -> None:
+    count, split = summary["images"], {"val": "validation", "test": "test"}[summary["split"]]
+    said = []
+    for name in HEADLINES[summary["task"]["name"]]:
+        if name not in summary:
+            continue
+        value, plain = summary[name], name.replace("_", " ").replace("auroc", "AUROC")
+        told = f"{value:.1%}" if name in SHARES else f"{value:.4g}"
+        if name == "accuracy" and summary["task"]["name"] in ("single", "ordinal"):
+            low, high = (f"{100 * end:.1f}" for end in wilson_interval(round(value * count), count))
+            told += f" (95%: {low}–{high})"
+        said.append(f"{plain} {told}")
+    console.print(f"{split} {', '.join(said)}, images: {count:,}", highlight=False)
 
 
 def model_config(recipe: Recipe, dataset: ImageDataset) -> ModelConfig:
@@ -152,16 +171,17 @@ def model_config(recipe: Recipe, dataset: ImageDataset) -> ModelConfig:
 
     If that one is of another kind than most, it is the size of most.
     """
-    image, classes = batch_of_one(dataset[0].image), dataset.records.classes
+    image, records, classes = batch_of_one(dataset[0].image), dataset.records, dataset.records.classes
     size, preparation = (image.shape[-2], image.shape[-1]), recipe.model.preparation
-    if preparation.resize is None and size in (images := look_at(sample_sizes(dataset.records))).odd:
+    if preparation.resize is None and size in (images := look_at(sample_sizes(records))).odd:
         size = images.typical
     return ModelConfig(
         **vars(recipe.model),
-        num_classes=len(classes),
+        num_classes=len(classes) or 1,
+        task=describe_task(records.task, [record.label for record in records.records], records.questions),
         image_size=preparation.seen_size(size),
         classes=classes,
-        positive=positive_class(dataset.records, recipe.positive),
+        positive=positive_class(records, recipe.positive),
         imports=recipe.imports,
     )
 
@@ -189,8 +209,8 @@ def evaluate(
     if data is None:
         records = open_records(recipe.data, seed=recipe.seed)
     else:
-        records = _as_given(data, split, recipe.data.options)
-    records = _with_classes(records, model.config.classes)
+        records = _as_given(data, split, recipe.data.labels, recipe.data.options)
+    records = _with_classes(records, model)
     if positive is not None:
         positive_class(records, positive)  # refuses what is no class
     dataset = open_split(records, name, recipe.data, model.config.preparation)
@@ -202,9 +222,9 @@ def evaluate(
     return _evaluate(files, make_fabric(recipe), model, dataset, name, recipe, console, positive=positive)
 
 
-def _as_given(data: Path, split: str | None, options: Mapping[str, str]) -> Records:
+def _as_given(data: Path, split: str | None, labels: str | None, options: Mapping[str, str]) -> Records:
     """Another data set with its splits; of one that has none everything is for the test, since nothing is trained."""
-    records = load_as_given(data, **options)
+    records = load_as_given(data, labels=labels, **options)
     if any(record.split != UNSPLIT for record in records.records):
         return records
     if split is not None:
@@ -228,13 +248,19 @@ def _choosing(model: System, selection: Literal["soft", "discrete"]) -> System:
     return other.eval()
 
 
-def _with_classes(records: Records, classes: tuple[str, ...]) -> Records:
+def _with_classes(records: Records, model: System) -> Records:
     """The records with the model's class numbers."""
+    classes = model.config.classes
+    if records.task != model.task.name:
+        raise DataError(
+            f"{records.root}: its labels are for the task {records.task}, and the model's for {model.task.name}; "
+            "correct them, or train with the other --task"
+        )
     if unknown := [name for name in records.classes if name not in classes]:
         raise DataError(
             f"{records.root}: the model has no class {', '.join(map(repr, unknown))}; it knows {', '.join(classes)}"
         )
-    return records._replace(classes=classes)
+    return records._replace(classes=classes, questions=questions_of(model.config.task))
 
 
 def _evaluate(

@@ -31,7 +31,10 @@ def recipe(tmp_path) -> Path:
         (["--optimizer.lrr", "3"], "lrr"),
         (["--steps", "many"], "steps is many: expected a whole number"),
         (["--steps"], "--steps has no value"),
-        (["--best-by", "beauty"], "best_by is beauty: expected accuracy, balanced_accuracy, average_precision or loss"),
+        (
+            ["--best-by", "beauty"],
+            "best_by is beauty: expected accuracy, balanced_accuracy, average_precision, auroc, f1, kappa",
+        ),
         (["--steps", "0"], "steps is 0: expected at least 1"),
         (["--k", "10000"], "k is 10000 and there are"),
         (["--patch", "65"], "larger than the image of 64×64 px"),
@@ -190,7 +193,7 @@ def test_the_same_command_goes_on_though_the_rest_of_a_stage_was_chosen(pets, ru
     ("flag", "difference"),
     [
         ("--model.scorer.widths=[4]", "model.scorer.widths None there, [4] here"),
-        ("--training.loss.context_coefficient=0.5", "training.loss.context_coefficient None there, 0.5 here"),
+        ("--training.loss.mixture_coefficient=0.5", "training.loss.mixture_coefficient None there, 0.5 here"),
         ("--data.augmentation.max_turn=3", "data.augmentation.max_turn None there, 3 here"),
         ("--data.generate.count=3", "data.generate None there, {'count': 3} here"),
     ],

@@ -37,7 +37,7 @@ def folders(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     }
 
 
-@pytest.mark.parametrize("task", ["majority", "max", "top"])
+@pytest.mark.parametrize("task", ["majority", "max", "top", "multi"])
 @pytest.mark.parametrize("split", ["train", "val", "test"])
 def test_pictures_answers_and_boxes_are_those_of_the_sparse_form(folders, split, task):
     sparse = MegapixelMNIST(folders["megapixel-mnist"], split, task=task)
@@ -50,8 +50,20 @@ def test_pictures_answers_and_boxes_are_those_of_the_sparse_form(folders, split,
 
 
 def test_other_tasks_are_refused(folders):
-    with pytest.raises(DataError, match="choose one of majority, max, top"):
-        load(folders["megapixel-mnist-images"], task="multi")
+    with pytest.raises(DataError, match="choose one of majority, max, top, multi, all"):
+        load(folders["megapixel-mnist-images"], task="median")
+
+
+def test_all_four_questions_are_asked_at_once(folders):
+    """And with the question which digits are there, boxes say which digit they show."""
+    every = load(folders["megapixel-mnist-images"], task="all")
+    alone = {task: load(folders["megapixel-mnist-images"], task=task) for task in ("majority", "max", "top", "multi")}
+    assert [(question.name, question.task) for question in every.questions] == [
+        (task, "multi" if task == "multi" else "single") for task in alone
+    ]
+    for record, *each in zip(every.records, *(records.records for records in alone.values()), strict=True):
+        assert record.label.split(" | ") == [one.label for one in each]
+        assert set(each[-1].kinds) == set(each[-1].label.split(";"))
 
 
 def test_a_finished_set_is_only_read(folders, source):

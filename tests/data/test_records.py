@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from saccade.data.records import DataError, Record, Records, positive_class, sort_labels
+from saccade.data.records import DataError, Record, Records, positive_class
+from saccade.tasks.labels import sort_labels
 
 
 def make_records(**counts: int) -> Records:

@@ -27,6 +27,7 @@ def make_predictions(count=60, classes=4, *, absent=3, seed=0, **columns):
         "mutual_overlap": known / 3,
         "entropy": torch.rand(count, generator=generator),
         "centers": torch.rand(count, 2, 2, generator=generator),
+        "hits": torch.zeros(count, 0),
     }
     return Predictions(**{**values, **columns})
 

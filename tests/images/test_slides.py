@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 from torch.testing import assert_close
 
+from saccade import extras
 from saccade.images import bands, make_view, pyramid, slide
 from saccade.images.boxes import Box
 from saccade.images.decode import BadImage
@@ -244,3 +245,24 @@ def test_overlapping_regions_decode_a_tile_once(monkeypatch, tmp_path):
     for region, (left, top) in zip(regions, corners.tolist(), strict=True):
         assert_close(region, to_tensor(pixels)[:, top : top + 32, left : left + 32], atol=1e-6, rtol=0)
     assert len(decoded) == len(set(decoded)) == 12
+
+
+@pytest.fixture
+def without_openslide(monkeypatch):
+    monkeypatch.setitem(extras.EXTRAS, "slides", ("no_such_module",))
+
+
+@pytest.mark.usefixtures("without_openslide")
+def test_without_openslide_a_scanners_slide_asks_for_it(tmp_path):
+    (tmp_path / "scan.svs").write_bytes(b"II*\0" + bytes(8))
+    with pytest.raises(BadImage, match=r"need OpenSlide: pip install 'saccade\[slides\]'"):
+        open_image(tmp_path / "scan.svs")
+
+
+@pytest.mark.usefixtures("without_openslide")
+def test_without_openslide_tiled_tiffs_are_read_all_the_same(tmp_path):
+    pixels = noise(64, 96)
+    path = write_pyramid(tmp_path / "a.tif", pixels)
+    assert_close(open_image(path).regions(torch.tensor([[8, 4, 40, 36]]))[0], to_tensor(pixels[4:36, 8:40]))
+    with pytest.raises(BadImage, match=r"if it is a tiled pyramid, it needs OpenSlide"):
+        FileImage(path, max_pixels=100).view(1.0)

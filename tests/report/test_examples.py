@@ -53,8 +53,8 @@ def prepared(run, **preparation):
 
 def test_the_model_sees_what_the_evaluation_saw(run):
     for row in run.predictions["test"].rows:
-        look, probabilities = examine(run.folder.load_best(), row)
-        np.testing.assert_allclose(probabilities, row.probabilities, atol=1e-5)
+        look, told, _ = examine(run.folder.load_best(), row)
+        np.testing.assert_allclose(told, row.probabilities, atol=1e-5)
         assert len(look.truth) == 1
         left, top, right, bottom = look.truth[0]
         assert set(np.unique(look.picture[top:bottom, left:right])) == {0, 255}  # the stripes, and nothing but them
@@ -70,12 +70,12 @@ def test_a_resized_image_has_its_boxes_resized(run):
 
 def test_through_a_crop_the_model_sees_the_center_and_the_picture_is_whole(run):
     row, model = run.predictions["test"].rows[0], prepared(run, crop=(40, 48))
-    look, probabilities = examine(model, row)
+    look, told, _ = examine(model, row)
     whole = examine(run.folder.load_best(), row).look
     center = torch.from_numpy(whole.picture.copy()).permute(2, 0, 1)[None, :, 12:52, 8:56] / 255
     with torch.no_grad():
         output = model(center)
-    np.testing.assert_array_equal(probabilities, output.logits[0].softmax(dim=0))
+    np.testing.assert_array_equal(told, output.logits[0].softmax(dim=0))
     np.testing.assert_array_equal(look.boxes, look_at(output, size=(40, 48)).boxes + np.array([8, 12, 8, 12]))
     np.testing.assert_array_equal(look.truth, whole.truth)
     np.testing.assert_array_equal(look.picture, whole.picture)

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from matplotlib.text import Annotation
 
+from saccade.report.answers import count_confusions
 from saccade.report.plots import (
     NAMES_UP_TO,
     confusion_matrix,
-    count_confusions,
     curves_together,
     learning_curves,
     mosaic,
@@ -32,7 +32,7 @@ def test_confusions_are_counted_and_every_size_can_be_drawn(classes):
     expected = np.zeros((classes, classes), int)
     np.add.at(expected, (truth, said), 1)
     np.testing.assert_array_equal(counts, expected)
-    (axes,) = confusion_matrix(answers).axes
+    (axes,) = confusion_matrix(counts, answers.classes).axes
     shares = np.asarray(axes.images[0].get_array())
     np.testing.assert_allclose(shares.sum(axis=1)[counts.sum(axis=1) > 0], 1)
     assert len(axes.get_xticklabels()) <= NAMES_UP_TO
@@ -45,7 +45,7 @@ def test_confusions_are_counted_and_every_size_can_be_drawn(classes):
 
 
 def test_a_class_without_images_does_not_divide_by_zero():
-    (axes,) = confusion_matrix(answers_of([0, 0], [0, 1], "abc")).axes
+    (axes,) = confusion_matrix(count_confusions(answers_of([0, 0], [0, 1], "abc")), "abc").axes
     np.testing.assert_array_equal(axes.images[0].get_array(), [[0.5, 0.5, 0], [0, 0, 0], [0, 0, 0]])
 
 

@@ -203,7 +203,7 @@ def test_where_data_and_weights_lie_goes_into_the_command():
 
 
 def test_what_is_not_there_is_told():
-    with pytest.raises(ValueError, match="no row nothing at scale small; it has transformer, max"):
+    with pytest.raises(ValueError, match="no row nothing at scale small; it has transformer, transformer_unaided, max"):
         choose(TABLES["billiard"], ("nothing",), "small")
     with pytest.raises(ValueError, match="does not exist at scale full"):
         choose(TABLES["mnist"], (), "full")

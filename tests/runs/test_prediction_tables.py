@@ -21,7 +21,15 @@ def test_the_average_precision_of_the_table_is_the_measured_one(tmp_path):
     unknown = torch.full((count,), torch.nan)
     logits = torch.stack([torch.zeros(count), sure], dim=1)
     predictions = Predictions(
-        torch.arange(count), label, logits, unknown, unknown, unknown, unknown, torch.zeros(count, 0, 2)
+        torch.arange(count),
+        label,
+        logits,
+        unknown,
+        unknown,
+        unknown,
+        unknown,
+        torch.zeros(count, 0, 2),
+        torch.zeros(count, 0),
     )
     records = tuple(Record(Path(f"{n}.png"), "ab"[int(each)], "test") for n, each in enumerate(label))
     folder, table = RunFolder(tmp_path), tabulate(predictions, Records(tmp_path, ("a", "b"), records))

@@ -134,16 +134,21 @@ def test_the_feature_network_is_the_default_and_must_be_one_of_timms():
         PatchSelectionModel.from_config(ModelConfig(**config, scorer={"name": "backbone"}, extraction={"patch": 32}))
 
 
-def test_labels_teach_the_scorer_through_the_context_alone():
+def test_labels_teach_the_scorer_through_the_context():
     torch.manual_seed(0)
     model: Any = PatchSelectionModel.from_config(ModelConfig(**TINY))  # hard patches: nothing comes through them
     output = model(torch.rand(2, 3, 96, 96))
-    model.loss(output, torch.tensor([0, 1]), entropy_coefficient=0.0, context_coefficient=1.0).backward()
+    model.loss(output, torch.tensor([0, 1]), entropy_coefficient=0.0).backward()
     assert model.scorer.attention.score.weight.grad.abs().sum() > 0
 
 
-def test_a_model_that_sees_patches_alone_has_no_context_to_ask():
-    model = PatchSelectionModel.from_config(ModelConfig(num_classes=2, image_size=(120, 120), extraction={"patch": 32}))
-    output = model(torch.rand(1, 3, 120, 120))
-    with pytest.raises(ValueError, match="nothing else is seen"):
-        model.loss(output, torch.tensor([0]), context_coefficient=1.0)
+def test_a_mirrored_view_has_its_own_scores_and_the_mean_of_both_contexts():
+    torch.manual_seed(0)
+    scorer = BackboneScorer(model="resnet18", width=4, glance=True, mirrored=True).eval()
+    torch.nn.init.normal_(scorer.attention.score.weight)
+    view = torch.rand(2, 3, 32, 48)
+    both = scorer(view)
+    scorer.mirrored = False
+    alone, other = scorer(view), scorer(view.flip(-1))
+    assert_close(both.scores, alone.scores)
+    assert_close(both.context, (alone.context + other.context) / 2)

@@ -9,7 +9,7 @@ from tiny_fit import make_parts
 
 from saccade.data.dataset import collate
 from saccade.preparation import Preparation
-from saccade.training.learner import class_weight
+from saccade.training.batches import targets
 from saccade.training.phases import LabelFreeOptions, Training
 
 
@@ -77,5 +77,5 @@ def test_classes_weigh_the_same_as_a_whole(spots):
     kept = [record for number, record in enumerate(train.records.records) if record.label == "along" or number < 2]
     train.records = train.records._replace(records=tuple(kept))
     counts = torch.tensor([float(n) for n in train.records.counts()["train"].values()])
-    weight = class_weight(train)
+    weight = train.task.class_weight(targets(train))
     assert (weight * counts).tolist() == pytest.approx([len(kept) / 2] * 2)

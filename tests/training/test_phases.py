@@ -60,11 +60,11 @@ def test_classes_are_dealt_evenly_for_the_first_share_of_the_steps(evenly):
 
 def test_what_a_recipe_overrides_holds_in_every_labeled_phase():
     scorer = ScorerOptions(rate=2.0)
-    training = Training("guided_by_detail", loss={"context_coefficient": 1.0}, scorer=scorer, sigma="constant")
+    training = Training("guided_by_detail", loss={"mixture_coefficient": 0.5}, scorer=scorer, sigma="constant")
     label_free, *labeled = lay_out(training)
     assert label_free.loss == {}
     for phase in labeled:
-        assert phase.loss == {"entropy_coefficient": 0.0, "mixture_coefficient": 1.0, "context_coefficient": 1.0}
+        assert phase.loss == {"entropy_coefficient": 0.0, "mixture_coefficient": 0.5}
         assert (phase.scorer.rate, phase.scorer.start, phase.sigma) == (2.0, 0.1, "constant")
 
 

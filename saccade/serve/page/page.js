@@ -66,9 +66,11 @@ function show(answer) {
   $("invitation").hidden = true;
   $("result").hidden = false;
   const ranked = Object.entries(answer.probabilities).sort((a, b) => b[1] - a[1]);
-  $("label").textContent = answer.label;
-  $("sure").textContent = `${percent(ranked[0][1])} sure`;
-  $("probabilities").replaceChildren(...ranked.map(bar));
+  const said = Object.entries(answer.answers ?? {}).map(([question, text]) => `${question}: ${text}`);
+  const labels = answer.labels?.join(", ") ?? answer.label;
+  $("label").textContent = said.join(" · ") || labels || "none of the labels";
+  $("sure").textContent = answer.confidence === null ? "" : `${percent(answer.confidence)} sure`;
+  $("probabilities").replaceChildren(...ranked.map((one) => bar(answer, one)));
   $("crops").replaceChildren(...answer.crops.map((address, i) => crop(answer, address, i)));
   $("looked").hidden = !answer.boxes.length;
   $("layers").hidden = !answer.boxes.length && !answer.scores;
@@ -79,18 +81,27 @@ function show(answer) {
   viewer.show(answer);
 }
 
-function bar([name, share]) {
+// Of several labels each says which boxes speak for it, and lights the first of them.
+function bar(answer, [name, share]) {
   const length = element("i");
   length.style.width = percent(share);
-  return element("li", {}, length, element("span", { textContent: name }), element("span", { textContent: percent(share) }));
+  const speak = answer.boxes.flatMap((box, i) => (box.labels?.includes(name) ? [i] : []));
+  const words = speak.length ? `${name} · box ${speak.map((i) => i + 1).join(", ")}` : name;
+  const item = element("li", {}, length, element("span", { textContent: words }), element("span", { textContent: percent(share) }));
+  if (speak.length) {
+    item.addEventListener("pointerenter", () => viewer.light(speak[0]));
+    item.addEventListener("pointerleave", () => viewer.light(-1));
+  }
+  return item;
 }
 
 function crop(answer, address, i) {
   const box = answer.boxes[i];
   const score = box.score === null ? "" : box.score.toFixed(2);
   const picture = element("img", { src: address, alt: "" });
-  const words = element("span", {}, element("b", { textContent: i + 1 }), score);
-  const button = element("button", { type: "button", ariaLabel: `Box ${i + 1}${score && `, score ${score}`}: go there` }, picture, words);
+  const labels = (box.labels ?? []).join(", ");
+  const words = element("span", {}, element("b", { textContent: i + 1 }), score, labels && ` ${labels}`);
+  const button = element("button", { type: "button", ariaLabel: `Box ${i + 1}${score && `, score ${score}`}${labels && `, speaks for ${labels}`}: go there` }, picture, words);
   for (const event of ["pointerenter", "focus"]) button.addEventListener(event, () => viewer.light(i));
   for (const event of ["pointerleave", "blur"]) button.addEventListener(event, () => viewer.light(-1));
   button.addEventListener("click", () => viewer.goTo(box));

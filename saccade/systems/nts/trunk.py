@@ -46,6 +46,7 @@ class Trunk(System):
     was seen of the whole image.
     """
 
+    tasks = ("single",)
     configured = ("view", "features", "scorer", "selection", "extraction", "aggregation")
     own_options = NTSOptions
     options: NTSOptions
@@ -68,7 +69,7 @@ class Trunk(System):
             patch=None,
             image_channels=config.channels,
         )
-        width, classes = self.features.width, config.num_classes
+        width, classes = self.features.width, self.task.outputs
         self.scorer = build("scorer", config.scorer, _map_width(self.features), among={"proposals": ProposalScorer})
         self.selection = build("selection", config.selection, among=selections)
         self.extraction = build_one("extraction", AnchorExtraction, config.extraction)

@@ -52,7 +52,7 @@ class Known(NamedTuple):
     @property
     def training_images(self) -> int:
         """How many there are."""
-        return sum(self.records.counts()["train"].values())
+        return self.records.sizes()["train"]
 
     def options(self, stage: str) -> dict[str, Any]:
         """What the user said of one stage of the model."""

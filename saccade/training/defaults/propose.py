@@ -119,6 +119,8 @@ def _model_of(weights: str | None) -> str:
 
 def choose_balance(known: Known) -> Iterator[Choice]:
     """Classes of very different size must count the same, in training and in the choice of the best model."""
+    if known.records.task != "single":
+        return
     counts = [count for count in known.records.counts()["train"].values() if count]
     if max(counts) <= IMBALANCE * min(counts):
         return
@@ -189,7 +191,7 @@ def choose_start(known: Known) -> Iterator[Choice]:
 
 def _choose_frozen(known: Known) -> Iterator[Choice]:
     reason = "heads are fitted to the network as it is; it learns itself only where validation gains by it"
-    judges = sum(known.records.counts()["val"].values())
+    judges = known.records.sizes()["val"]
     if judges < FEWEST_JUDGES:
         reason = f"heads are fitted to the network as it is; {judges} validation images cannot tell what tuning gains"
         yield Choice("steps", 0, reason)

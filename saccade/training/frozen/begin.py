@@ -1,5 +1,6 @@
 """A run's frozen start: fitted once and kept in the run folder, so that a run that is resumed goes on from it."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -52,7 +53,8 @@ def show(start: FrozenStart) -> Table:
         table.add_column(column, justify=justify)  # pyright: ignore[reportArgumentType]
     for answer in start.answers:
         taken = answer.name == start.taken.name
-        table.add_row(answer.name, f"{answer.loss:.3f}", f"{answer.accuracy:.1%}", style="bold" if taken else "")
+        right = "–" if math.isnan(answer.accuracy) else f"{answer.accuracy:.1%}"
+        table.add_row(answer.name, f"{answer.loss:.3f}", right, style="bold" if taken else "")
     table.caption = say(start)
     return table
 
@@ -62,9 +64,12 @@ def say(start: FrozenStart) -> str:
     if start.patches is None:
         return "patches do not help here: a plain network on the view is the better model"
     where = {"detail": "lie where the view lacks detail", "search": "lie where the search looks"}[start.patches]
-    return f"taken: {start.taken.name}; patches {where}"
+    return f"taken: {start.taken.name}; patches {where}{'; mirror images are looked at, too' if start.mirrored else ''}"
 
 
 def _describe(start: FrozenStart) -> dict[str, object]:
-    answers = [{"name": each.name, "loss": each.loss, "accuracy": each.accuracy} for each in start.answers]
-    return {"answers": answers, "taken": start.taken.name, "patches": start.patches}
+    answers = [
+        {"name": each.name, "loss": each.loss, "accuracy": None if math.isnan(each.accuracy) else each.accuracy}
+        for each in start.answers
+    ]
+    return {"answers": answers, "taken": start.taken.name, "patches": start.patches, "mirrored": start.mirrored}

@@ -8,20 +8,23 @@
 
 Nothing has to be found before something can be read, so it starts every time. Each answer is learnt alone, and judged
 by the log-loss on images that its head never saw (`heads`): a network that may learn knows its images by heart, and
-then any patch explains the label. An answer is added where that makes the log-loss smaller. Beside the glance alone,
-patches must gain more than a standard error: otherwise a plain network on the view is the better model.
+then any patch explains the label. An answer is added where that makes the log-loss smaller, and mirror images are
+looked at, too, where the search's becomes smaller by it. Beside the glance alone, patches must gain more than a
+standard error: otherwise a plain network on the view is the better model.
 
 The validation images are one of the parts on which heads are judged. So there are two models: one that never saw them,
 from which training goes on and which it must beat, and one that saw everything.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
+from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -30,8 +33,9 @@ from saccade.config import ModelConfig
 from saccade.data.dataset import Batch, unit_range
 from saccade.data.groups import deal
 from saccade.data.records import Records
-from saccade.features.cells import CellAttention
+from saccade.features.cells import CellAttention, with_mirrored
 from saccade.system import System
+from saccade.tasks.task import Task
 from saccade.training.frozen.heads import (
     LABEL_FREE_PASSES,
     PASSES,
@@ -39,7 +43,6 @@ from saccade.training.frozen.heads import (
     Bags,
     CrossFitted,
     Standard,
-    class_weight,
     cross_fit,
     fit_bag,
     fit_glance,
@@ -49,13 +52,15 @@ from saccade.training.label_free import label_free_loss, missing_detail
 
 PARTS = 3  # of the training images, beside the validation images
 SCALES = [2.0 ** (power / 2) for power in range(-10, 4)]
+MOST_MIRRORED = 1000  # images: more are looked at once, and have less need of it
 EVERY = 7  # cells of a view that are looked at for mean and variance
 Batches = Callable[[str], Iterable[Batch]]
-BagLoss = Callable[[BagHead, Float[Tensor, "B K D r c"], Int[Tensor, " B"]], Tensor]
+BagLoss = Callable[[BagHead, Float[Tensor, "B V K D r c"], Int[Tensor, " B"]], Tensor]
 
 
 class Answer(NamedTuple):
-    """What heads say of images that they never saw: the log-loss of each with all classes weighing alike, accuracy.
+    """What heads say of images that they never saw: the loss of each, rare answers counting as the task has it, and the
+    share of right answers (NaN where answers are numbers).
 
     parts: by what the logits of glance, search and patches are multiplied before they are added up.
     """
@@ -75,12 +80,14 @@ class Answer(NamedTuple):
 class FrozenStart(NamedTuple):
     """The answers that were learnt, which of them the model adds up, and the model: blind to val, and seeing it.
 
-    patches: by what they are chosen; None if a plain network on the view is the better model.
+    patches:  by what they are chosen; None if a plain network on the view is the better model.
+    mirrored: whether mirror images are looked at, too.
     """
 
     answers: tuple[Answer, ...]
     taken: Answer
     patches: str | None
+    mirrored: bool
     blind: System
     seeing: System
 
@@ -88,13 +95,12 @@ class FrozenStart(NamedTuple):
 class Judge:
     """Labels and parts of all images, those of the validation split first: what answers are judged by."""
 
-    def __init__(self, val: Records, train: Records, seed: int):
-        parts = deal(train.records, [1 / PARTS] * PARTS, seed=seed)
+    def __init__(self, val: Records, train: Records, task: Task, seed: int):
+        parts = deal(train.records, [1 / PARTS] * PARTS, names=train.strata(train.records), seed=seed)
         self.part = torch.tensor([0] * len(val.records) + [1 + part for part in parts])
         everything = (*val.records, *train.records)
-        self.label = torch.tensor([train.classes.index(record.label) for record in everything])
-        self.classes = len(train.classes)
-        self.weight = class_weight(self.label, self.classes)[self.label]
+        self.task, self.label = task, torch.tensor([task.target(record.label) for record in everything])
+        self.weight = task.weigh(self.label, task.class_weight(self.label) if task.counts_alike else None)
 
     def judge(self, name: str, logits: Float[Tensor, "n L"], parts: dict[str, float]) -> Answer:
         """An answer by the logits of all images, as sure of itself as it has reason to be.
@@ -105,7 +111,8 @@ class Judge:
         losses, scale = min(
             ((self._losses(scale * logits), scale) for scale in SCALES), key=lambda each: float(each[0].mean())
         )
-        accuracy = (logits.argmax(dim=1) == self.label).float().mean().item()
+        right = self.task.right(logits, self.label)
+        accuracy = math.nan if right is None else right.mean().item()
         return Answer(name, scale * logits, losses, accuracy, {part: scale * by for part, by in parts.items()})
 
     def add(self, one: Answer, other: Answer) -> Answer:
@@ -113,17 +120,22 @@ class Judge:
         return self.judge(f"{one.name} and {other.name}", one.logits + other.logits, one.parts | other.parts)
 
     def _losses(self, logits: Float[Tensor, "n L"]) -> Float[Tensor, " n"]:
-        return F.cross_entropy(logits, self.label, reduction="none") * self.weight
+        losses = self.task.losses(logits, self.label)
+        return (losses if self.weight is None else losses * self.weight).sum(dim=1)
 
     def out_of_fold(self, heads: CrossFitted[Any], ask: Callable[[Any, int], Tensor]) -> list[Tensor]:
         """What the head that never saw it says of each image, given by its place."""
         with torch.no_grad():
             return [ask(heads.blind[part], place) for place, part in enumerate(self.part.tolist())]
 
-    def classes_among(self, places: Int[Tensor, " m"]) -> list[list[int]]:
-        """The places of each class that has any."""
-        classes = (places[self.label[places] == number].tolist() for number in range(self.classes))
-        return [members for members in classes if members]
+    def groups_among(self, places: Int[Tensor, " m"]) -> list[list[int]]:
+        """Places to be dealt in turn."""
+        groups = self.task.deal(self.label[places]) if self.task.counts_alike else [list(range(len(places)))]
+        return [places[group].tolist() for group in groups]
+
+    def fit_glance(self, features: Float[Tensor, "n D"], places: Int[Tensor, " m"]) -> nn.Linear:
+        """A linear head of the whole view, fitted to some of the images."""
+        return fit_glance(features[places], self.label[places], self.task)
 
 
 def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, batches: Batches) -> FrozenStart:
@@ -133,44 +145,54 @@ def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, 
     """
     torch.manual_seed(seed)
     model: Any = build_model(config).eval().requires_grad_(False)
-    judge = Judge(val, train, seed)
-    views = _see_views(model, batches("views"))
-    standard = Standard.of(torch.cat([cells[0].flatten(1).T[::EVERY].float() for cells in views.cells]))
+    judge = Judge(val, train, model.task, seed)
+    mirrors = len(judge.part) <= MOST_MIRRORED
+    views = _see_views(model, batches("views"), mirrors)
+    once = [cells[:1] for cells in views.cells]
+    standard = Standard.of(torch.cat([cells[0, 0].flatten(1).T[::EVERY].float() for cells in once]))
 
     def teach(attention: CellAttention, bags: Bags, loss: BagLoss, passes: int = PASSES) -> CrossFitted[BagHead]:
         def fit(places: Int[Tensor, " m"]) -> BagHead:
-            head = BagHead(deepcopy(attention).requires_grad_(True), judge.classes)
-            return fit_bag(head, bags, standard, loss, judge.classes_among(places), passes=passes, seed=seed)
+            head = BagHead(deepcopy(attention).requires_grad_(True), judge.task.outputs)
+            return fit_bag(head, bags, standard, loss, judge.groups_among(places), passes=passes, seed=seed)
 
         return cross_fit(fit, judge.part)
 
     def by_label(head: BagHead, cells: Tensor, places: Tensor) -> Tensor:
         answers = head(cells)  # B L H: every head answers alone
-        return F.cross_entropy(answers, judge.label[places][:, None].expand(-1, answers.shape[2]))
+        losses = judge.task.losses(rearrange(answers, "b l h -> b h l"), judge.label[places][:, None])
+        return losses.sum(dim=2).mean()
 
     def by_detail(head: BagHead, cells: Tensor, places: Tensor) -> Tensor:
-        scores = head.attention(cells[:, 0]).scores
+        scores = head.attention(cells[:, 0, 0]).scores
         return label_free_loss(scores, torch.stack([views.detail[place] for place in places]))
 
     def judge_bags(name: str, heads: CrossFitted[BagHead], bags: Bags) -> Answer:
         said = judge.out_of_fold(heads, lambda head, place: head(standardize(bags[place : place + 1], standard))[0])
         return judge.judge(name, torch.stack(said).mean(dim=2), {name: 1.0})
 
-    glance = cross_fit(lambda at: fit_glance(views.whole[at], judge.label[at], judge.classes), judge.part)
-    said = judge.out_of_fold(glance, lambda head, place: head(views.whole[place]))
+    search = teach(model.scorer.attention, once, by_label)
+    by_search = judge_bags("search", search, once)
+    mirrored = False
+    if mirrors:
+        search_both = teach(model.scorer.attention, views.cells, by_label)
+        by_both = judge_bags("search", search_both, views.cells)
+        if mirrored := by_both.loss < by_search.loss:
+            search, by_search, model = search_both, by_both, _mirroring(model)
+    whole = views.whole.mean(dim=1) if mirrored else views.whole[:, 0]
+    glance = cross_fit(partial(judge.fit_glance, whole), judge.part)
+    said = judge.out_of_fold(glance, lambda head, place: head(whole[place]))
     by_glance = judge.judge("glance", torch.stack(said), {"glance": 1.0})
-    search = teach(model.scorer.attention, views.cells, by_label)
-    by_search = judge_bags("search", search, views.cells)
     both = judge.add(by_glance, by_search)
     view = min((by_glance, by_search, both), key=lambda answer: answer.loss)
     # Where the view as a whole says most, what is to be found is not what the search found.
     where = search
     if view is by_glance:
-        where = teach(model.scorer.attention, views.cells, by_detail, LABEL_FREE_PASSES)
+        where = teach(model.scorer.attention, once, by_detail, LABEL_FREE_PASSES)
     scores = judge.out_of_fold(
-        where, lambda head, place: head.attention(standardize(views.cells[place : place + 1], standard)[:, 0]).scores
+        where, lambda head, place: head.attention(standardize(once[place : place + 1], standard)[:, 0, 0]).scores
     )
-    patches = _see_patches(model, scores, batches("patches"))
+    patches = _see_patches(model, scores, batches("patches"), mirrored)
     read = teach(model.features.attention, patches, by_label)
     by_patches = judge_bags("patches", read, patches)
     together = judge.add(view, by_patches)
@@ -180,44 +202,49 @@ def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, 
     needed = gain.std() / len(gain) ** 0.5 if view is by_glance else 0.0
     taken = together if gain.mean() > needed else view
     if taken is by_glance:
-        return FrozenStart(answers, taken, None, *_fit_plain(config, judge, batches("views")))
+        return FrozenStart(answers, taken, None, False, *_fit_plain(config, judge, batches("views")))
     fitted = (
         _install(model, taken.parts, standard, glance.blind[0], where.blind[0], read.blind[0]),
         _install(model, taken.parts, standard, glance.seeing, where.seeing, read.seeing),
     )
-    return FrozenStart(answers, taken, "detail" if view is by_glance else "search", *fitted)
+    return FrozenStart(answers, taken, "detail" if view is by_glance else "search", mirrored, *fitted)
 
 
 # ---- what the network sees
 
 
 class _Views(NamedTuple):
-    """Of each image: cells of its view, features of the whole, and the detail its view lacks at each candidate."""
+    """Of each image: cells of its view, features of the whole, and the detail its view lacks at each candidate.
 
-    cells: list[Tensor]  # 1 D rows cols
-    whole: Float[Tensor, "n G"]
+    V is 1, or 2 if its mirror image was looked at, too.
+    """
+
+    cells: list[Tensor]  # V 1 D rows cols
+    whole: Float[Tensor, "n V G"]
     detail: list[Tensor]  # N
 
 
 @torch.inference_mode()
-def _see_views(model: Any, batches: Iterable[Batch]) -> _Views:
+def _see_views(model: Any, batches: Iterable[Batch], mirrors: bool) -> _Views:
     cells, whole, detail = [], [], []
     for image in _images(model, batches):
         view = model.view(image)
-        seen = model.scorer.stages(view)
-        cells.append(seen.cells.half())  # half of the memory: 0.3 MB an image
-        whole.append(seen.whole[0])
+        seen = model.scorer.stages(with_mirrored(view) if mirrors else view)
+        cells.append(seen.cells[:, None].half())  # half of the memory: 0.3 MB an image
+        whole.append(seen.whole)
         detail.append(missing_detail(image, view, model.grid(image.shape[-2:]))[0])
     return _Views([each.clone() for each in cells], torch.stack(whole).clone(), [each.clone() for each in detail])
 
 
 @torch.inference_mode()
-def _see_patches(model: Any, scores: list[Tensor], batches: Iterable[Batch]) -> list[Tensor]:
+def _see_patches(model: Any, scores: list[Tensor], batches: Iterable[Batch], mirrored: bool) -> list[Tensor]:
     patches = []
     for image, raw_scores in zip(_images(model, batches), scores, strict=True):
         grid = model.grid(image.shape[-2:])
         selection = model.selection(model.selection.normalize(raw_scores), grid)
-        patches.append(model.features.stages(model.extraction(image, selection, grid)[0]).cells.half())
+        cut = model.extraction(image, selection, grid)[0]
+        cells = model.features.stages(with_mirrored(cut) if mirrored else cut).cells
+        patches.append(rearrange(cells, "(v k) d r c -> v k d r c", k=len(cut)).half())
     return [each.clone() for each in patches]
 
 
@@ -227,6 +254,15 @@ def _images(model: System, batches: Iterable[Batch]) -> Iterable[Any]:
 
 
 # ---- heads → model
+
+
+def _mirroring(model: Any) -> Any:
+    """The same model, looking at mirror images, too."""
+    config = model.config
+    both = replace(config, scorer={**config.scorer, "mirrored": True}, features={**config.features, "mirrored": True})
+    made = build_model(both)
+    made.load_state_dict(model.state_dict())
+    return made.eval().requires_grad_(False)
 
 
 def _install(
@@ -255,6 +291,6 @@ def _fit_plain(config: ModelConfig, judge: Judge, batches: Iterable[Batch]) -> t
     made = []
     for places in (torch.nonzero(judge.part != 0).flatten(), torch.arange(len(judge.part))):
         copied = deepcopy(model)
-        copied.prediction.load_state_dict(fit_glance(whole[places], judge.label[places], judge.classes).state_dict())
+        copied.prediction.load_state_dict(judge.fit_glance(whole, places).state_dict())
         made.append(copied.requires_grad_(True))
     return made[0], made[1]

@@ -3,10 +3,10 @@
 A network knows a few hundred pictures by heart within fifty steps, and then everything in them explains their labels.
 So heads are judged on images they were not fitted to: the images lie in parts, and head k learns from all but part k.
 
-    glance   softmax(W x + b) of the features of the whole view: convex, so it is simply solved
-    bag      softmax(W pooled + b), pooled from cells by gated attention (`CellAttention`): a few hundred steps of Adam
+    glance   W x + b of the features of the whole view: convex, so it is simply solved
+    bag      W pooled + b, pooled from cells by gated attention (`CellAttention`): a few hundred steps of Adam
 
-Classes count alike, however many images they have.
+Classes count alike, however many images they have, where they exclude each other.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +15,12 @@ from typing import Generic, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
-from einops import rearrange
-from jaxtyping import Float, Int
+from einops import rearrange, reduce
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from saccade.features.cells import DROPOUT, CellAttention
+from saccade.tasks.task import Task
 from saccade.training.batches import StepSampler
 
 Head = TypeVar("Head", bound=nn.Module)
@@ -65,23 +66,18 @@ class Standard(NamedTuple):
             layer.bias.sub_((layer.weight * self.mean.view(shape)).flatten(1).sum(dim=1))
 
 
-def class_weight(label: Int[Tensor, " n"], classes: int) -> Float[Tensor, " L"]:
-    """What an image of each class weighs, so that all classes weigh the same."""
-    return len(label) / (classes * label.bincount(minlength=classes).clamp(min=1).float())
-
-
-def fit_glance(features: Float[Tensor, "n D"], label: Int[Tensor, " n"], classes: int) -> nn.Linear:
-    """Multinomial logistic regression with a quadratic penalty, classes weighing alike."""
+def fit_glance(features: Float[Tensor, "n D"], label: Shaped[Tensor, "n ..."], task: Task) -> nn.Linear:
+    """Logistic regression, or whatever the task's loss makes of it, with a quadratic penalty."""
     standard = Standard.of(features)
-    x, weight = (features - standard.mean) / standard.std, class_weight(label, classes)
-    head = nn.Linear(x.shape[1], classes)
+    x, weight = (features - standard.mean) / standard.std, task.class_weight(label) if task.counts_alike else None
+    head = nn.Linear(x.shape[1], task.outputs)
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
     solver = torch.optim.LBFGS(head.parameters(), max_iter=60, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         solver.zero_grad()
-        penalized = F.cross_entropy(head(x), label, weight=weight) + DECAY * head.weight.square().sum()
+        penalized = task.loss(head(x), label, weight) + DECAY * head.weight.square().sum()
         penalized.backward()
         return penalized
 
@@ -92,17 +88,21 @@ def fit_glance(features: Float[Tensor, "n D"], label: Int[Tensor, " n"], classes
 
 
 class BagHead(nn.Module):
-    """Cells of the K pictures of an image → logits of every head of the attention; of K pictures the largest count."""
+    """Cells of the K pictures of an image → logits of every head of the attention; of K pictures the largest count.
+
+    Each picture is seen in V ways, as it is and mirrored, of which the mean counts.
+    """
 
     def __init__(self, attention: CellAttention, classes: int):
         super().__init__()
         self.attention, self.classes = attention, classes
         self.answer = nn.Conv1d(attention.width, attention.heads * classes, 1, groups=attention.heads)
 
-    def forward(self, cells: Float[Tensor, "B K D rows cols"]) -> Float[Tensor, "B L H"]:
+    def forward(self, cells: Float[Tensor, "B V K D rows cols"]) -> Float[Tensor, "B L H"]:
         """What each head answers."""
-        context = self.attention(rearrange(cells, "b k d r c -> (b k) d r c")).context
-        pooled = rearrange(context, "(b k) e -> b k e", b=len(cells)).amax(dim=1)  # B E
+        context = self.attention(rearrange(cells, "b v k d r c -> (b v k) d r c")).context
+        seen = reduce(context, "(b v k) e -> b k e", "mean", b=cells.shape[0], v=cells.shape[1])
+        pooled = seen.amax(dim=1)  # B E
         answers = self.answer(F.dropout(pooled, DROPOUT, self.training)[..., None])  # B HL 1
         return rearrange(answers, "b (h l) 1 -> b l h", l=self.classes)
 
@@ -114,31 +114,36 @@ class BagHead(nn.Module):
         return weight, rearrange(self.answer.bias, "(h l) -> l h", h=heads).mean(dim=1)
 
 
-Bags = Sequence[Tensor]  # each K D rows cols, of sizes of its own
+Bags = Sequence[Tensor]  # each V K D rows cols, of sizes of its own
 
 
 def fit_bag(
     head: BagHead,
     bags: Bags,
     standard: Standard,
-    loss: Callable[[BagHead, Float[Tensor, "B K D r c"], Int[Tensor, " B"]], Tensor],
+    loss: Callable[[BagHead, Float[Tensor, "B V K D r c"], Int[Tensor, " B"]], Tensor],
     groups: Sequence[Sequence[int]],
     *,
     passes: int = PASSES,
     seed: int,
 ) -> BagHead:
-    """Teach a head by `loss` of bags and their places; `groups` (places, a class each) are dealt evenly."""
+    """Teach a head by `loss` of bags and their places; `groups` (places, a class each) are dealt evenly.
+
+    Where pictures are seen in several ways, steps take turns.
+    """
     count = sum(map(len, groups))
     steps = min(max(passes * count // BATCH, FEWEST_STEPS * passes // PASSES), MOST_STEPS)
     optimizer = torch.optim.AdamW(head.parameters(), lr=LR, weight_decay=WEIGHT_DECAY)
     rate = torch.optim.lr_scheduler.OneCycleLR(optimizer, LR, total_steps=steps, pct_start=0.1)
     head.train()
     with torch.enable_grad():
-        for places in StepSampler(0, batch=BATCH, steps=steps, seed=seed, groups=groups):
+        for step, places in enumerate(StepSampler(0, batch=BATCH, steps=steps, seed=seed, groups=groups)):
+            way = step % len(bags[0])
             alike = _by_shape(places, bags)
+            seen = ([bags[place][way, None] for place in some] for some in alike)
             total = sum(
-                len(some) * loss(head, standardize([bags[place] for place in some], standard), torch.tensor(some))
-                for some in alike
+                len(some) * loss(head, standardize(cells, standard), torch.tensor(some))
+                for some, cells in zip(alike, seen, strict=True)
             )
             optimizer.zero_grad()
             (total / len(places)).backward()  # pyright: ignore[reportAttributeAccessIssue]
@@ -147,7 +152,7 @@ def fit_bag(
     return head.eval().requires_grad_(False)
 
 
-def standardize(bags: Bags, standard: Standard) -> Float[Tensor, "B K D rows cols"]:
+def standardize(bags: Bags, standard: Standard) -> Float[Tensor, "B V K D rows cols"]:
     """Bags of one shape as a batch of unit variance."""
     stacked = torch.stack([bag.float() for bag in bags])
     return (stacked - standard.mean[:, None, None]) / standard.std[:, None, None]

@@ -19,6 +19,7 @@ import torch
 from saccade.evaluation import Predictions
 from saccade.runs import RunFolder
 from saccade.runs.step_tables import TrainingWarning
+from saccade.tasks.task import Task
 from saccade.training.learner import Learned, Learner
 from saccade.training.observers.snapshot import Snapshot, find_places, take_snapshot
 
@@ -213,27 +214,25 @@ class CollapseWatch:
             self._finite = False
             self._tell(step, [NOT_FINITE])
 
-    def validated(self, step: int, predictions: Predictions, classes: Sequence[str]) -> None:
+    def validated(self, step: int, predictions: Predictions, task: Task) -> None:
         """Add a snapshot and look at all of them. Not before the first label."""
         if self.learner.plan.labeled_step(step) <= 0:
             return
-        self.history.append(self._snapshot(step, predictions, classes))
+        self.history.append(self._snapshot(step, predictions, task))
         del self.history[:-KEPT]
         self._norms, self._finite = [0.0, 0], True
         findings = examine(self.history)
         self.active &= {finding.kind for finding in findings}
         self._tell(step, findings)
 
-    def _snapshot(self, step: int, predictions: Predictions, classes: Sequence[str]) -> Snapshot:
+    def _snapshot(self, step: int, predictions: Predictions, task: Task) -> Snapshot:
         learner, facts = self.learner, {}
         if learner.chooses:
             size = learner.model.config.image_size  # images of other sizes are taken to be like it
             facts["places"] = find_places(learner.model.grid(size), size)
         if (sigma := learner.sigma(step)) is not None and learner.full_sigma:
             facts |= {"gradient": self._relative_gradient(), "sigma": sigma / learner.full_sigma}
-        return take_snapshot(
-            predictions, classes=classes, progress=learner.plan.progress(step), finite=self._finite, **facts
-        )
+        return take_snapshot(predictions, task=task, progress=learner.plan.progress(step), finite=self._finite, **facts)
 
     def _relative_gradient(self) -> float:
         total, count = map(float, self._norms)

@@ -138,7 +138,9 @@ class Panels:
         if not (self.files.writes and self.learner.chooses):
             return
         learner, records = self.learner, self.data.records
-        labels = [records.classes.index(record.label) for record in records.records]
+        strata = records.strata(records.records)
+        known = sorted(set(strata))
+        labels = [known.index(names) for names in strata]
         for index in spread(labels, self.count):
             image = self.data[index].image
             if isinstance(image, Tensor):

@@ -1,7 +1,6 @@
 """Predictions on the validation images → `Snapshot`: the few numbers that tell whether a run is healthy."""
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from saccade.evaluation import Predictions
 from saccade.extraction import Grid
+from saccade.tasks.task import Task
 
 
 class Places(NamedTuple):
@@ -27,9 +27,7 @@ class Snapshot(NamedTuple):
     """The health of a run at one validation; NaN where something does not apply or is not known.
 
     progress:   share of the steps with labels that are done.
-    favorite:   the class that most images are said to be; favorite_share the share of them.
-    skill:      balanced accuracy from guessing (0) to all right (1); luck is how far guesses get, twice its deviation.
-    prior_loss: the loss of an answer that knows how frequent each class is and nothing else.
+    favorite:   and what follows to prior_loss: see `saccade.tasks.task.Health`.
     agreement:  take a chosen patch: the share of images that look at that place too; by_chance that of random choices.
     at_edge:    share of chosen patches that leave the image or touch its border; edge_by_chance that of all candidates.
     gradient:   norm of the scorer's gradient relative to what it was at first; sigma likewise.
@@ -77,7 +75,7 @@ def find_places(grid: Grid, image_size: tuple[int, int]) -> Places:
 def take_snapshot(
     predictions: Predictions,
     *,
-    classes: Sequence[str],
+    task: Task,
     progress: float,
     places: Places | None = None,
     finite: bool = True,
@@ -85,23 +83,17 @@ def take_snapshot(
     sigma: float = math.nan,
 ) -> Snapshot:
     """What `predictions` on the validation images tell; without `places` nothing is asked about where it looked."""
-    label, logits = predictions.label.cpu(), predictions.logits.float().cpu()
-    said = logits.argmax(dim=1)
-    favorite = int(said.bincount(minlength=len(classes)).argmax())
-    count = label.bincount(minlength=len(classes)).float()
-    recall = label[said == label].bincount(minlength=len(classes))[count > 0] / count[count > 0]
-    guess = torch.tensor(1 / len(recall))  # with images of one class only, skill is 0 / 0
-    loss = torch.nn.functional.cross_entropy(logits, label)
+    health = task.health(predictions.logits.float().cpu(), predictions.label.cpu())
     snapshot = Snapshot(
         progress=progress,
-        images=len(label),
-        favorite=classes[favorite],
-        favorite_share=float((said == favorite).float().mean()),
-        skill=float((recall.mean() - guess) / (1 - guess)),
-        luck=2 * float((guess / (1 - guess) / len(label)).sqrt()),
-        loss=float(loss),
-        prior_loss=float(torch.special.entr(count / count.sum()).sum()),
-        finite=finite and bool(loss.isfinite()),
+        images=len(predictions.label),
+        favorite=health.favorite,
+        favorite_share=health.favorite_share,
+        skill=health.skill,
+        luck=health.luck,
+        loss=float(health.loss),
+        prior_loss=health.prior_loss,
+        finite=finite and bool(health.loss.isfinite()),
         hit_rate=float(predictions.hit.nanmean()),
     )
     if places is None:

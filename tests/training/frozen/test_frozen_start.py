@@ -19,6 +19,8 @@ from saccade.cli import main
 from saccade.config import ModelConfig
 from saccade.data.dataset import Batch, ImageDataset, collate, unit_range
 from saccade.data.loading import load
+from saccade.tasks.single import Single
+from saccade.tasks.task import describe_task
 from saccade.training.frozen import FrozenStart, fit_frozen, frozen_start, heads
 
 COUNT = 28
@@ -54,12 +56,14 @@ def few_steps(monkeypatch):
     monkeypatch.setattr(frozen_start, "LABEL_FREE_PASSES", 2)
 
 
-def start_on(photos: Path, weights: Path) -> tuple[FrozenStart, dict[str, ImageDataset]]:
-    records = load(photos, seed=0)
+def start_on(photos: Path, weights: Path, table: str = "") -> tuple[FrozenStart, dict[str, ImageDataset]]:
+    records = load(photos / table, seed=0)
+    labels = [record.label for record in records.split("train").records]
     data = {split: ImageDataset(records.split(split)) for split in ("val", "train", "test")}
     config = ModelConfig(
-        num_classes=2,
+        num_classes=len(records.classes),
         classes=records.classes,
+        task=describe_task(records.task, labels, records.questions),
         image_size=(96, 128),
         view={"scale": 0.5},
         scorer={"name": "backbone", "glance": True, "heads": 2, "width": 8},
@@ -77,6 +81,30 @@ def start_on(photos: Path, weights: Path) -> tuple[FrozenStart, dict[str, ImageD
     return fit_frozen(config, records.split("val"), records.split("train"), seed=0, batches=batches), data
 
 
+def test_heads_answer_any_question_and_the_model_says_what_they_said(photos, weights, monkeypatch):
+    """One label, several labels and a number at once: of each its own loss, logits and answer."""
+    monkeypatch.setattr(frozen_start.Judge, "judge", _prefer_patches(frozen_start.Judge.judge))
+    with (photos / "questions.csv").open("w") as table:
+        table.write("image,label:kind,label:seen,label:amount\n")
+        for number, path in enumerate(sorted(photos.glob("*/*.png"))):
+            seen = (";", "dark", "dark;bright")[number % 3]
+            table.write(f"{path.relative_to(photos)},{path.parent.name},{seen},{number * 0.37:.2f}\n")
+    start, data = start_on(photos, weights, "questions.csv")
+    task = start.blind.task
+    assert [each.name for _, each in task.parts] == ["single", "multi", "regression"]
+    said = start.taken.logits[: len(data["val"])]
+    assert said.shape[1] == task.outputs == 2 + 2 + 1
+    assert_close(answers(start.blind, data["val"]), said, atol=2e-2, rtol=1e-2)
+
+
+def _prefer_patches(judge: Any) -> Any:
+    def prefer(self: Any, name: str, logits: torch.Tensor, parts: dict[str, float]) -> frozen_start.Answer:
+        answer = judge(self, name, logits, parts)
+        return answer._replace(losses=answer.losses - 100 * name.endswith("and patches"))
+
+    return prefer
+
+
 def answers(model: Any, dataset: ImageDataset) -> torch.Tensor:
     with torch.no_grad():
         return torch.cat(
@@ -85,23 +113,36 @@ def answers(model: Any, dataset: ImageDataset) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("best", "reads"), [("glance", True), ("search", True), ("glance and search", False), ("glance", False)]
+    ("best", "reads", "mirrored"),
+    [
+        ("glance", True, False),
+        ("search", True, True),
+        ("glance and search", False, True),
+        ("glance and search", True, False),
+        ("glance", False, False),
+    ],
 )
-def test_the_blind_model_says_of_validation_images_what_the_heads_said(photos, weights, best, reads, monkeypatch):
+def test_the_blind_model_says_of_validation_images_what_the_heads_said(
+    photos, weights, best, reads, mirrored, monkeypatch
+):
     """Validation images are the first part, and the blind model is made of the heads that never saw it."""
-    judge = frozen_start.Judge.judge
+    judge, searches = frozen_start.Judge.judge, []
 
     def prefer(self, name: str, logits: torch.Tensor, parts: dict[str, float]) -> frozen_start.Answer:
         """Whatever was learnt, this answer of the view is the best, and patches help or do not."""
         answer = judge(self, name, logits, parts)
         if name.endswith("and patches"):
             return answer._replace(losses=torch.full_like(answer.losses, -2.0 if reads else 0.0))
-        return answer._replace(losses=torch.full_like(answer.losses, -1.0 if name == best else 9.0))
+        if name == "search":
+            searches.append(name)
+        worse = 0.5 if name == "search" and mirrored and len(searches) == 1 else 0.0  # without mirror images
+        return answer._replace(losses=torch.full_like(answer.losses, (-1.0 if name == best else 9.0) + worse))
 
     monkeypatch.setattr(frozen_start.Judge, "judge", prefer)
     start, data = start_on(photos, weights)
     assert start.taken.name == (f"{best} and patches" if reads else best)
     assert start.patches == {("glance", True): "detail", ("glance", False): None}.get((best, reads), "search")
+    assert start.mirrored == mirrored
     assert start.blind.config.system == ("cnn" if start.patches is None else "patch_selection")
     if start.patches is not None:  # the plain network has a view without padding, and so features of its own
         said = start.taken.logits[: len(data["val"])]
@@ -112,7 +153,7 @@ def test_the_blind_model_says_of_validation_images_what_the_heads_said(photos, w
 def test_an_answer_is_as_sure_as_it_has_reason_to_be(photos):
     """Logits that are right three times of four and sure of it: the least log-loss is at log-odds of log 3."""
     records = load(photos, seed=0)
-    judge = frozen_start.Judge(records.split("val"), records.split("train"), seed=0)
+    judge = frozen_start.Judge(records.split("val"), records.split("train"), Single(records.classes), seed=0)
     right = torch.ones(len(judge.label))
     right[::4] = -1
     sure = 8.0 * right[:, None] * torch.nn.functional.one_hot(judge.label, 2)

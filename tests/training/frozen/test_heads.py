@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from saccade.features.cells import CellAttention
+from saccade.tasks.single import Single
 from saccade.training.frozen.heads import BagHead, Standard, cross_fit, fit_bag, fit_glance, standardize
 
 
@@ -12,7 +13,7 @@ def test_a_glance_is_the_minimum_of_its_convex_loss():
     """Nudged in any direction the penalized loss, on standardized features, does not fall."""
     torch.manual_seed(0)
     x, label = 3 * torch.randn(60, 5) + 2, torch.randint(3, (60,))
-    head = fit_glance(x, label, 3)
+    head = fit_glance(x, label, Single(("a", "b", "c")))
     standard = Standard.of(x)
 
     def loss(weight, bias):
@@ -47,13 +48,13 @@ def test_a_head_of_a_part_never_saw_it():
 
 @pytest.fixture
 def bags():
-    """Noise of two sizes, and in those of class 1 one cell that stands out."""
+    """Noise of two sizes, and in those of class 1 one cell that stands out, and its mirror image."""
     torch.manual_seed(0)
-    made = [torch.randn(2, 6, 4, 4 + number % 2).half() for number in range(80)]
+    made = [torch.randn(1, 2, 6, 4, 4 + number % 2).half() for number in range(80)]
     label = torch.arange(80) % 4 // 2
     for bag, one in zip(made, label, strict=True):
-        bag[0, 2, 1, 1] += 6 * one
-    return made, label
+        bag[0, 0, 2, 1, 1] += 6 * one
+    return [torch.cat([bag, bag.flip(-1)]) for bag in made], label
 
 
 def test_a_bag_is_learnt_by_the_one_cell_that_counts(bags):
@@ -69,8 +70,9 @@ def test_a_bag_is_learnt_by_the_one_cell_that_counts(bags):
     head = fit_bag(BagHead(CellAttention(6, heads=2, width=8), 2), cells, standard, loss, groups, seed=0)
     held_out = [head(standardize(cells[place : place + 1], standard)).mean(dim=2).argmax() for place in range(60, 80)]
     assert (torch.stack(held_out) == label[60:]).float().mean() >= 0.95
-    scores = head.attention(cells[62][:1].float()).scores[0]  # class 1
+    scores = head.attention(cells[62][0, :1].float()).scores[0]  # class 1
     assert scores.argmax() == 1 * 4 + 1
     weight, bias = head.linear()
-    pooled = head.attention(cells[62].float()).context.amax(dim=0)
+    both = torch.stack([head.attention(way.float()).context for way in cells[62]])
+    pooled = both.mean(dim=0).amax(dim=0)
     assert_close(weight @ pooled + bias, head(cells[62][None].float())[0].mean(dim=1))

@@ -13,6 +13,7 @@ from saccade.config import Stages
 from saccade.data.dataset import ImageDataset
 from saccade.evaluation import Predictions
 from saccade.runs import RunFolder
+from saccade.tasks.single import Single
 from saccade.training.learner import Learned, Learner
 from saccade.training.observers.collapse import NOT_FINITE, RULES, CollapseWatch, examine
 from saccade.training.observers.snapshot import Snapshot
@@ -174,7 +175,9 @@ def make_predictions(label, said):
     centers = torch.rand(n, 3, 2, generator=torch.Generator().manual_seed(0))
     logits = 3.0 * torch.nn.functional.one_hot(said, 4).float()
     unknown = torch.full((n,), math.nan)
-    return Predictions(torch.arange(n), label, logits, unknown, unknown, unknown, torch.full((n,), 0.5), centers)
+    return Predictions(
+        torch.arange(n), label, logits, unknown, unknown, unknown, torch.full((n,), 0.5), centers, torch.zeros(n, 0)
+    )
 
 
 def make_watch(folder, selection="perturbed", training=None, *, writes=True, step=0):
@@ -202,7 +205,7 @@ ONE_CLASS = make_predictions([0, 1, 2, 3] * 5, [1] * 20)
 
 
 def validate(watch, step, predictions):
-    watch.validated(step, predictions, CLASSES)
+    watch.validated(step, predictions, Single(CLASSES))
 
 
 def rows(folder):

@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from saccade.evaluation import Predictions
 from saccade.extraction import Grid
+from saccade.tasks.single import Single
 from saccade.training.observers.collapse import examine
 from saccade.training.observers.snapshot import find_places, take_snapshot
 
@@ -20,11 +21,13 @@ def make_predictions(label, said, centers=None):
     centers = torch.rand(n, 3, 2, generator=torch.Generator().manual_seed(0)) if centers is None else centers
     logits = 3.0 * torch.nn.functional.one_hot(said, 4).float()
     unknown = torch.full((n,), math.nan)
-    return Predictions(torch.arange(n), label, logits, unknown, unknown, unknown, torch.full((n,), 0.5), centers)
+    return Predictions(
+        torch.arange(n), label, logits, unknown, unknown, unknown, torch.full((n,), 0.5), centers, torch.zeros(n, 0)
+    )
 
 
 def test_a_snapshot_counts_answers():
-    snapshot = take_snapshot(make_predictions([0, 0, 0, 1], [0, 0, 1, 1]), classes=CLASSES, progress=0.5)
+    snapshot = take_snapshot(make_predictions([0, 0, 0, 1], [0, 0, 1, 1]), task=Single(CLASSES), progress=0.5)
     assert snapshot.favorite_share == 0.5
     assert snapshot.skill == pytest.approx(2 * ((2 / 3 + 1) / 2 - 1 / 2))
     assert snapshot.prior_loss == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
@@ -36,22 +39,22 @@ def test_a_snapshot_counts_answers():
 
 def test_skill_runs_from_guessing_to_all_right():
     label = [0, 1, 2, 2] * 5
-    guess = take_snapshot(make_predictions(label, [2] * 20), classes=CLASSES, progress=0.5)
+    guess = take_snapshot(make_predictions(label, [2] * 20), task=Single(CLASSES), progress=0.5)
     assert (guess.skill, guess.favorite, guess.favorite_share) == (pytest.approx(0, abs=1e-6), "70", 1)
-    assert take_snapshot(make_predictions(label, label), classes=CLASSES, progress=0.5).skill == pytest.approx(1)
+    assert take_snapshot(make_predictions(label, label), task=Single(CLASSES), progress=0.5).skill == pytest.approx(1)
 
 
 def test_luck_is_twice_the_deviation_of_guesses():
     generator = torch.Generator().manual_seed(0)
     label = [0, 1, 2, 3] * 20
     guesses = torch.randint(4, (500, 80), generator=generator).tolist()
-    shots = [take_snapshot(make_predictions(label, said), classes=CLASSES, progress=0.5) for said in guesses]
+    shots = [take_snapshot(make_predictions(label, said), task=Single(CLASSES), progress=0.5) for said in guesses]
     skill = torch.tensor([shot.skill for shot in shots])
     assert shots[0].luck == pytest.approx(2 * float(skill.std()), rel=0.1)
 
 
 def test_images_of_one_class_leave_nothing_to_be_skilled_at():
-    snapshot = take_snapshot(make_predictions([1] * 9, [1] * 9), classes=CLASSES, progress=0.5)
+    snapshot = take_snapshot(make_predictions([1] * 9, [1] * 9), task=Single(CLASSES), progress=0.5)
     assert math.isnan(snapshot.skill)
     assert not examine([snapshot] * 5)
 
@@ -78,7 +81,7 @@ def test_places_of_a_wide_image():
 def snapshot_of(centers, places=None):
     n = len(centers)
     predictions = make_predictions([0, 1] * (n // 2), [0, 1] * (n // 2), centers)
-    return take_snapshot(predictions, classes=CLASSES, progress=0.5, places=places or grid_places())
+    return take_snapshot(predictions, task=Single(CLASSES), progress=0.5, places=places or grid_places())
 
 
 def test_agreement_is_one_where_all_look_alike_and_chance_where_they_do_not():
@@ -117,4 +120,4 @@ def test_edges_are_counted():
 
 def test_a_model_that_diverged_is_not_finite():
     predictions = make_predictions([0, 1], [0, 1])._replace(logits=torch.full((2, 4), math.nan))
-    assert not take_snapshot(predictions, classes=CLASSES, progress=0.5).finite
+    assert not take_snapshot(predictions, task=Single(CLASSES), progress=0.5).finite

@@ -1,0 +1,40 @@
+"""Where files are: on this machine, or behind a URL of any kind that fsspec knows (s3, gs, http, hf, …).
+
+    RemoteFile   a file behind a URL: its size, its version, and any bytes of it, asked for again where a line breaks
+    fetch        all of it, as a file here
+    RangedFile   a file here that is filled as it is read, for formats of which parts are read
+    find_files   the files of a folder
+    fetch_tree   files of a folder or table, as a folder here
+
+What is fetched lies in a cache of limited size (`cache.py`). Only text that somebody typed, or that stands in a list
+which somebody named, is ever taken for a URL: never a `Path`, never anything that is written in an image.
+"""
+
+from saccade.places.fetching import Copy, fetch, fetch_tree
+from saccade.places.ranged import Ranged, RangedFile
+from saccade.places.remote import (
+    RemoteFile,
+    UnreachableError,
+    find_files,
+    is_folder,
+    is_url,
+    name_of,
+    parent_of,
+    url_within,
+)
+
+__all__ = [
+    "Copy",
+    "Ranged",
+    "RangedFile",
+    "RemoteFile",
+    "UnreachableError",
+    "fetch",
+    "fetch_tree",
+    "find_files",
+    "is_folder",
+    "is_url",
+    "name_of",
+    "parent_of",
+    "url_within",
+]
