@@ -83,7 +83,7 @@ def _open(path: Path, single_file: bool):
 
 def _describe_pyramid(path: Path, shared: Shared, single_file: bool) -> dict[str, Any]:
     found = _open(path, single_file)
-    return {"sizes": found.sizes, "tile_rows": found.tile_rows}
+    return {"sizes": found.sizes, "tile_rows": found.tile_rows, "mpp": found.mpp}
 
 
 def _read_box(path: Path, shared: Shared, level: int, box: list[int], single_file: bool) -> np.ndarray:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torchvision.transforms.v2 import functional as v2
 
 from saccade.files import shown
-from saccade.images.bad_image import blaming
+from saccade.images.bad_image import BadImage, Fault, blaming
 from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.images.file import FileImage
 from saccade.images.guarded import Guard
@@ -31,18 +31,27 @@ _INTEGERS = (torch.uint8, torch.uint16, torch.bool)  # whose largest value is wh
 
 
 def open_file(
-    path: Path, *, max_pixels: int = MAX_PIXELS, single_file: bool = False, guard: Guard | None = None
+    path: Path,
+    *,
+    max_pixels: int = MAX_PIXELS,
+    mpp: float | None = None,
+    single_file: bool = False,
+    guard: Guard | None = None,
 ) -> FileImage | SlideImage:
     """The source for a file, as a slide if it can be read by tiles; `BadImage` if it is no ordinary file at all.
 
     max_pixels:  refuse larger images that must be decoded whole
+    mpp:         microns per pixel at which it is seen; what does not say how many it has is a `BadImage`
     single_file: open no file but this one, whatever it says: for files of strangers
     guard:       read in a process that can be killed
     """
     with blaming(path):
         try:
-            return SlideImage(path, single_file=single_file, guard=guard)
+            return SlideImage(path, mpp=mpp, single_file=single_file, guard=guard)
         except NotASlideError:
+            if mpp is not None:
+                reason = f"no slide or tiled pyramid, so it cannot be seen at {mpp:g} microns per pixel; leave it out"
+                raise BadImage(path, reason, Fault.UNKNOWN) from None
             return FileImage(path, max_pixels=max_pixels, guard=guard)
 
 

@@ -119,7 +119,8 @@ class Predictor:
         predictions = []
         for row, (share, image) in enumerate(zip(each.mean(dim=0), images, strict=True)):
             output = outputs[int(each[:, row, share.argmax()].argmax())]
-            look = look_at(output, row, size=image.size, preparation=self.preparation, seen=seen if crops else None)
+            preparation = self.preparation.of(image.shown)
+            look = look_at(output, row, size=image.size, preparation=preparation, seen=seen if crops else None)
             predictions.append(
                 Prediction(
                     self.classes[int(share.argmax())],

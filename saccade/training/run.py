@@ -154,7 +154,10 @@ def model_config(recipe: Recipe, dataset: ImageDataset) -> ModelConfig:
     """
     image, classes = batch_of_one(dataset[0].image), dataset.records.classes
     size, preparation = (image.shape[-2], image.shape[-1]), recipe.model.preparation
-    if preparation.resize is None and size in (images := look_at(sample_sizes(dataset.records))).odd:
+    if (
+        preparation.resize is None
+        and size in (images := look_at(sample_sizes(dataset.records, mpp=preparation.mpp))).odd
+    ):
         size = images.typical
     return ModelConfig(
         **vars(recipe.model),
