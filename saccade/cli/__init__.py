@@ -60,8 +60,8 @@ EXPECTED = {
 def _explain(error: str) -> str:
     """The parser's message without the types of Python, and without the name of the command before each argument.
 
-    >>> _explain('Parser key "port": Not of type Port: 99999 does not conform to restriction v<=65535')
-    '--port is 99999: expected a port from 0 to 65535'
+    >>> _explain("Parser key \\"max_mb\\": Not of type PositiveFloat: could not convert string to float: 'x'")
+    '--max-mb is x: expected a number above 0'
     """
     error = " ".join(error.split())
     wrong = re.search(r'Parser key "(\w+)".*: Not of type (\w+): (?:.*: \'(.*)\'|(\S+) does not conform)', error)
