@@ -32,7 +32,7 @@ class Look(NamedTuple):
                 are blends of many boxes.
     strength:   in [0, 1], how much of each box went into the crops.
     scores:     in [0, 1], one per cell of a map that spans `extent` (left, top, right, bottom; perhaps a little beyond
-                the image).
+                the image); NaN where there was nothing to choose, as on the white glass of a slide.
     crops:      what is in the boxes or, where slots are soft, in the slots.
     picture:    the whole image, as large as it is ever shown.
     truth:      boxes that somebody drew around the evidence.
@@ -149,8 +149,11 @@ def _chart(output: Output, row: int, preparation: Preparation, size: Size) -> tu
     if output.scores is None or output.grid is None:
         return Look(size).scores, Look(size).extent
     scores = output.scores[row].detach().float().cpu()
-    if scores.min() < 0 or scores.max() > 1:
-        scores = normalize_scores(scores[None])[0]
+    inside = output.grid.inside
+    seen = torch.ones_like(scores, dtype=torch.bool) if inside is None else inside[row].cpu()
+    if scores[seen].min() < 0 or scores[seen].max() > 1:
+        scores[seen] = normalize_scores(scores[None, seen])[0]
+    scores = scores.masked_fill(~seen, torch.nan)
     (left, top, right, bottom), (scale_x, scale_y, dx, dy) = output.grid.extent, preparation.mapping(size)
     extent = ((left + dx) * scale_x, (top + dy) * scale_y, (right + dx) * scale_x, (bottom + dy) * scale_y)
     return output.grid.chart(scores).numpy(), extent

@@ -15,6 +15,7 @@ from torch import Tensor
 from saccade.aggregation import Aggregator, check_together
 from saccade.config import ModelConfig
 from saccade.extraction import Extraction, Grid
+from saccade.extraction.tissue import on_tissue
 from saccade.features import FeatureNetwork
 from saccade.images import Sources, View, view_size
 from saccade.output import Choice, Output
@@ -117,6 +118,8 @@ class PatchSelectionModel(System):
         image = self.with_positions(image, size)
         view = self.view(image)  # before the grid: a file may say any size, and its view has a limit
         grid = self.grid(image.shape[-2:], image.device, size)
+        if self.view.tissue:
+            grid = self.leave_out_glass(grid, view, image.shape[-2:])
         raw_scores, context = self.scorer(view)  # B N, B E
         scores = self.selection.normalize(raw_scores)  # B N
         if grid.inside is not None:
@@ -201,6 +204,12 @@ class PatchSelectionModel(System):
         """The candidates of an image of `image_size` (height, width), or of a batch padded to it from each `size`."""
         grid = make_grid_of(self.view, self.scorer, self.extraction, image_size, device)
         return grid if size is None else grid.padded(size)
+
+    def leave_out_glass(self, grid: Grid, view: Float[Tensor, "B C h w"], image_size: Sequence[int]) -> Grid:
+        """The candidates that show tissue; all of them where every one is looked at."""
+        if self.selection.k is None:
+            return grid
+        return on_tissue(grid, view[:, :3], (image_size[0], image_size[1]), k=self.selection.k)
 
 
 def make_grid_of(

@@ -1,13 +1,14 @@
 """What happens to an image before the model sees it, and back: boxes in pixels of the image as it came.
 
-    image ─ resize ─▶ shown ─ crop of the center ─▶ seen by the model
+    image ─ resize, or to microns ─▶ shown ─ crop of the center ─▶ seen by the model
 
 It belongs to the model: whoever shows it an image (data set, predictor, report, page, export) does it by this object.
 This module imports no torch: recipes have a preparation, and the command line reads them for `--help`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,14 @@ class Preparation:
         resize: height and width every image is resized to; without it each keeps its size
         crop: height and width of the center that is then cut out (in training by an augmentation, from anywhere)
         max_pixels: refuse larger images that must be decoded whole (default: 268 million)
+        mpp: microns per pixel at which slides are seen, whatever they were scanned at
         stream: read only the view and the patches of an image, for slides and tiled pyramids too large to decode
     """
 
     resize: Size | None = None
     crop: Size | None = None
     max_pixels: int | None = None
+    mpp: float | None = None
     stream: bool = False
 
     def __post_init__(self) -> None:
@@ -40,6 +43,10 @@ class Preparation:
                 _check_size(name, size)
         if self.max_pixels is not None and self.max_pixels < 1:
             raise ValueError(f"preparation.max_pixels is {self.max_pixels}: expected at least 1")
+        if self.mpp is not None and not 0 < self.mpp < math.inf:
+            raise ValueError(f"preparation.mpp is {self.mpp}: expected microns per pixel, such as 0.5")
+        if self.mpp and self.resize:
+            raise ValueError("preparation.mpp and resize both say how large tissue is seen: leave out one or the other")
         if self.stream and (self.resize or self.crop):
             raise ValueError(
                 "preparation.stream reads parts of an image, and preparation.resize and crop need all of it: leave out "
@@ -57,6 +64,14 @@ class Preparation:
         """
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in tree.items()}
         return make("preparation", cls, values)
+
+    def of(self, shown: Size) -> "Preparation":
+        """That of one image of which is known how large it is shown: of a slide only its file can tell.
+
+        >>> Preparation(mpp=0.5).of((60, 60)).place_back(np.array([[0, 0, 8, 8]]), (120, 120))
+        array([[ 0,  0, 16, 16]])
+        """
+        return replace(self, resize=shown, mpp=None, stream=False) if self.mpp else self
 
     def shown_size(self, size: Size) -> Size:
         """Height and width of an image of `size` after the resize."""

@@ -133,7 +133,7 @@ def test_the_file_tells_its_classes_and_names_what_it_takes_and_gives(exported):
     assert facts["classes"] == list(CLASSES)
     assert facts["patch"] == [17, 17]
     assert facts["view_scale"] == 1 / 3
-    assert facts["preparation"] == {"resize": None, "crop": None, "max_pixels": None, "stream": False}
+    assert facts["preparation"] == {"resize": None, "crop": None, "max_pixels": None, "mpp": None, "stream": False}
     (image,) = session.get_inputs()
     assert (image.name, image.shape) == ("image", ["batch", 3, "height", "width"])
     assert [output.name for output in session.get_outputs()] == ["logits", "boxes", "scores"]

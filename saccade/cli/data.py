@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
-from jsonargparse.typing import NonNegativeInt, PositiveInt
+from jsonargparse.typing import NonNegativeInt, PositiveFloat, PositiveInt
 
 from saccade.cli.command import Command, Group
 
@@ -16,6 +16,9 @@ def _add_check_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--folds", type=PositiveInt, help="draw so many folds, and check those")
     parser.add_argument("--workers", type=PositiveInt, help="files decoded at once (default: one per core)")
     parser.add_argument("--max-pixels", type=PositiveInt, help="refuse larger images (default: 268 million)")
+    parser.add_argument(
+        "--mpp", type=PositiveFloat, help="name slides that cannot be seen at so many microns per pixel"
+    )
     parser.add_argument("--cache", type=Path, help="where to unpack an archive (default: beside it)")
 
 
@@ -29,7 +32,8 @@ def check_data(args: Namespace) -> int:
 
     console = Console()
     records = load(args.path, seed=args.seed, cache=args.cache, group=args.group, folds=args.folds, labels=args.task)
-    findings = examine(records, workers=args.workers, max_pixels=args.max_pixels or MAX_PIXELS, stream=True)
+    limit = args.max_pixels or MAX_PIXELS
+    findings = examine(records, workers=args.workers, max_pixels=limit, mpp=args.mpp, stream=True)
     report = Report(records, tuple(follow(findings, len(records.records), console)))
     show(report, console)
     return 1 if report.bad() else 0

@@ -54,6 +54,7 @@ SHORT = {
     "weights": Short("model.features.weights", "its weights, a .safetensors file with timm's key names"),
     "resize": Short("model.preparation.resize", "[height, width] every image is resized to"),
     "task": Short("data.labels", "what labels mean: single, multi, ordinal or regression (default: as they look)"),
+    "data.mpp": Short("model.preparation.mpp", "microns per pixel at which slides are seen"),
     "augment": Short("data.augmentation", "what training images go through: of flip,rotate90,crop,color,shift; none"),
     "folds": Short("data.folds", "draw so many folds and train one run for each; 0: none, whatever the table has"),
     "skip_bad": Short("data.skip_bad", "true: leave out files that cannot be read instead of stopping there"),
@@ -196,7 +197,7 @@ def choose_recipe(typed: Typed, console: "Console") -> tuple["Recipe", "Records 
     recipe = parse_recipe([here, *typed.flags, *named])
     check_parts(recipe.model, recipe.imports)
     records = open_records(recipe.data, seed=recipe.seed)
-    choices = propose(records, seen=sample_sizes(records), given=given)
+    choices = propose(records, seen=sample_sizes(records, mpp=recipe.model.preparation.mpp), given=given)
     chosen = [_as_flag(choice.key, choice.value) for choice in choices]
     recipe = parse_recipe([here, *typed.flags, *chosen])
     console.print(show_choices(choices))

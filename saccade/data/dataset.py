@@ -100,12 +100,15 @@ class ImageDataset(Dataset[Sample]):
 
     def _open(self, index: int) -> Sample:
         record = self.records.records[index]
-        source = open_file(record.image, max_pixels=self.max_pixels)
-        boxes = _place_boxes(record, source.size, source.size)
+        source = open_file(record.image, max_pixels=self.max_pixels, mpp=self.preparation.mpp)
+        boxes = _place_boxes(record, source.file_size, source.size)
         return self._sample(source, boxes, index)
 
     def _read(self, index: int) -> Sample:
         record = self.records.records[index]
+        if self.preparation.mpp:
+            whole = self._open(index)
+            return whole._replace(image=(whole.image.view(1.0) * 255).round().clamp(0, 255).byte())
         image = _as_bytes(read_pixels(record.image, max_pixels=self.max_pixels))
         size = self.preparation.shown_size((image.shape[-2], image.shape[-1]))
         boxes = _place_boxes(record, (image.shape[-2], image.shape[-1]), size)

@@ -35,6 +35,7 @@ from saccade.images.bad_image import BadImage, blaming
 from saccade.images.decode import read_pixels
 from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.images.guarded import SUPPORTED, Guard
+from saccade.images.image_source import open_file
 from saccade.images.pyramid import NotASlideError
 from saccade.images.slide import SlideImage
 
@@ -85,10 +86,16 @@ class Report(NamedTuple):
 
 
 def examine(
-    records: Records, *, workers: int | None = None, max_pixels: int = MAX_PIXELS, stream: bool = False
+    records: Records,
+    *,
+    workers: int | None = None,
+    max_pixels: int = MAX_PIXELS,
+    mpp: float | None = None,
+    stream: bool = False,
 ) -> Iterator[Finding]:
     """Decode every file of a set, several at once; the findings come in the set's order, as they are made.
 
+    mpp:    microns per pixel at which slides are to be seen: one that does not say is bad.
     stream: larger files that can be read in parts are fine, as they are in training with `model.preparation.stream`.
     """
     count = workers or os.cpu_count() or 1
@@ -100,7 +107,7 @@ def examine(
         def look(record: Record) -> Finding:
             guard = free.get()
             try:
-                return _examine_file(record.image, guard, max_pixels=max_pixels, stream=stream)
+                return _examine_file(record.image, guard, max_pixels=max_pixels, mpp=mpp, stream=stream)
             finally:
                 free.put(guard)
 
@@ -109,9 +116,11 @@ def examine(
         yield from pool.map(look, records.records)
 
 
-def _examine_file(path: Path, guard: Guard | None, *, max_pixels: int, stream: bool) -> Finding:
+def _examine_file(path: Path, guard: Guard | None, *, max_pixels: int, mpp: float | None, stream: bool) -> Finding:
     try:
         with blaming(path):
+            if mpp is not None:
+                open_file(path, mpp=mpp, guard=guard)
             slide = _huge_slide(path, guard, max_pixels) if stream else None
             read = guard.read_pixels if guard else read_pixels
             pixels = _small_view(slide) if slide else read(path, max_pixels=max_pixels)

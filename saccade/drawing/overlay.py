@@ -135,10 +135,12 @@ def _draw_picture(axes: Axes, look: Look, width_in: float, tags: Sequence[str], 
 
 
 def heat(scores: Float[np.ndarray, "rows cols"]) -> Float[np.ndarray, "rows cols 4"]:
-    """Scores in [0, 1] as colors: brighter is higher, and low ones let the image through."""
+    """Scores in [0, 1] as colors: brighter is higher, low ones let the image through, and gray is no candidate."""
+    nothing = np.isnan(scores)
     scores = np.nan_to_num(scores).clip(0, 1)
     colors = matplotlib.colormaps[COLOR_MAP](0.15 + 0.8 * scores)
     colors[..., 3] = 0.75 * scores**2
+    colors[nothing] = (0.5, 0.5, 0.5, 0.35)
     return colors
 
 

@@ -8,6 +8,7 @@ along its rows and then added to the rows of the view it touches,
 which is the resize of the whole image without ever holding it.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -25,15 +26,16 @@ PIECE_PX = 2**18  # resized at once: 3 MB of floats, which stay in the processor
 def resize(bands: Iterable[np.ndarray], old: tuple[int, int], new: tuple[int, int]) -> Float[Tensor, "3 h w"]:
     """Bands of an image of size `old`, from top to bottom, as one antialiased image of size `new`."""
     step = old[0] / new[0]
+    reach = math.ceil(1 / min(step, 1.0))  # rows of the view beyond those that a row lies in
     weighted, weights = torch.zeros(3, *new), torch.zeros(new[0], 1)
     top = 0
     for piece in pieces(bands):
         bottom = top + len(piece)
         narrow = F.interpolate(to_float(piece)[None], (len(piece), new[1]), mode="bilinear", antialias=True)[0]
-        touched = slice(max(int(top / step) - 1, 0), min(int(bottom / step) + 2, new[0]))
+        touched = slice(max(int(top / step) - reach, 0), min(int(bottom / step) + reach + 1, new[0]))
         i = torch.arange(touched.start, touched.stop, dtype=torch.float64)[:, None]
         j = torch.arange(top, bottom, dtype=torch.float64)
-        weight = (1 - ((j + 0.5) / step - (i + 0.5)).abs()).clamp(min=0).float()
+        weight = (1 - ((j + 0.5) / step - (i + 0.5)).abs() * min(step, 1.0)).clamp(min=0).float()
         weighted[:, touched] += einsum(weight, narrow, "i j, c j w -> c i w")
         weights[touched] += weight.sum(1, keepdim=True)
         top = bottom

@@ -42,6 +42,11 @@ class FileImage:
         height, width = ask(self.path, max_pixels=self.max_pixels) or self.pixels.shape[:2]
         return height, width
 
+    @property
+    def file_size(self) -> tuple[int, int]:
+        """The same: it is seen as it is."""
+        return self.size
+
     def view(self, scale: float) -> Float[Tensor, "3 h w"]:
         """The image resized to `view_size(size, scale)`; a JPEG at a scale up to 1/3 is never decoded whole."""
         ask = self.guard.jpeg_size if self.guard else jpeg_size

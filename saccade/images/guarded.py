@@ -127,7 +127,8 @@ class Guard:
         """`pyramid.open_pyramid`; the file is open over there, and opened again if that process had to be ended."""
         found = self._ask(path, "open_pyramid", single_file=single_file, size=_ranged_size(path))
         sizes = tuple((height, width) for height, width in found["sizes"])
-        return GuardedPyramid(self, path, single_file, sizes, tuple(found["tile_rows"]))
+        mpp = found["mpp"] and (found["mpp"][0], found["mpp"][1])
+        return GuardedPyramid(self, path, single_file, sizes, tuple(found["tile_rows"]), mpp)
 
     def read_box(self, path: Path | Ranged, level: int, box: Box, *, single_file: bool) -> np.ndarray:
         """The bytes of a box of a pyramid."""
@@ -172,6 +173,7 @@ class GuardedPyramid(NamedTuple):
     single_file: bool
     sizes: tuple[tuple[int, int], ...]
     tile_rows: tuple[int, ...]
+    mpp: tuple[float, float] | None
 
     def read(self, level: int, box: Box) -> np.ndarray:
         """The bytes of a box, H W 3."""

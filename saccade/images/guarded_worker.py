@@ -93,7 +93,7 @@ def _open(path: Path, single_file: bool, size: int | None):
 
 def _describe_pyramid(path: Path, shared: Shared, single_file: bool, size: int | None) -> dict[str, Any]:
     found = _open(path, single_file, size)
-    return {"sizes": found.sizes, "tile_rows": found.tile_rows}
+    return {"sizes": found.sizes, "tile_rows": found.tile_rows, "mpp": found.mpp}
 
 
 def _read_box(

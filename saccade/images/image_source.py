@@ -17,7 +17,7 @@ from torch import Tensor
 from torchvision.transforms.v2 import functional as v2
 
 from saccade.files import shown
-from saccade.images.bad_image import blaming
+from saccade.images.bad_image import BadImage, Fault, blaming
 from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.images.file import FileImage
 from saccade.images.guarded import Guard
@@ -36,22 +36,37 @@ _INTEGERS = (torch.uint8, torch.uint16, torch.bool)  # whose largest value is wh
 
 
 def open_file(
-    path: Path, *, max_pixels: int = MAX_PIXELS, single_file: bool = False, guard: Guard | None = None
+    path: Path,
+    *,
+    max_pixels: int = MAX_PIXELS,
+    mpp: float | None = None,
+    single_file: bool = False,
+    guard: Guard | None = None,
 ) -> FileImage | SlideImage:
     """The source for a file, as a slide if it can be read by tiles; `BadImage` if it is no ordinary file at all.
 
     max_pixels:  refuse larger images that must be decoded whole
+    mpp:         microns per pixel at which it is seen; what does not say how many it has is a `BadImage`
     single_file: open no file but this one, whatever it says: for files of strangers
     guard:       read in a process that can be killed
     """
     with blaming(path):
         try:
-            return SlideImage(path, single_file=single_file, guard=guard)
+            return SlideImage(path, mpp=mpp, single_file=single_file, guard=guard)
         except NotASlideError:
+            _refuse_microns(path, mpp)
             return FileImage(path, max_pixels=max_pixels, guard=guard)
 
 
-def open_url(url: str, *, max_pixels: int = MAX_PIXELS, guard: Guard | None = None) -> FileImage | SlideImage:
+def _refuse_microns(path: Path, mpp: float | None) -> None:
+    if mpp is not None:
+        reason = f"no slide or tiled pyramid, so it cannot be seen at {mpp:g} microns per pixel; leave it out"
+        raise BadImage(path, reason, Fault.UNKNOWN)
+
+
+def open_url(
+    url: str, *, max_pixels: int = MAX_PIXELS, mpp: float | None = None, guard: Guard | None = None
+) -> FileImage | SlideImage:
     """The source for an image behind a URL: of a tiled TIFF only the tiles that are looked at are fetched.
 
     Everything else is fetched whole. No other file is opened or fetched, whatever it says: it may be a stranger's.
@@ -59,12 +74,13 @@ def open_url(url: str, *, max_pixels: int = MAX_PIXELS, guard: Guard | None = No
     remote = RemoteFile(url)
     if (remote.size or 0) > WHOLE_BYTES and remote.ranged and remote.read(0, 4) in TIFF_MAGIC:
         with suppress(NotASlideError):
-            return SlideImage(RangedFile(remote), single_file=True, guard=guard)
+            return SlideImage(RangedFile(remote), mpp=mpp, single_file=True, guard=guard)
     copy = fetch(remote)
     with blaming(copy.path):
         try:
-            return SlideImage(copy, single_file=True, guard=guard)
+            return SlideImage(copy, mpp=mpp, single_file=True, guard=guard)
         except NotASlideError:
+            _refuse_microns(copy.path, mpp)
             return FileImage(copy, max_pixels=max_pixels, guard=guard)
 
 

@@ -22,7 +22,7 @@ from PIL import Image
 from saccade.extras import how_to_install, is_installed
 from saccade.images.bad_image import BadImage, Fault, require_file
 from saccade.images.image_formats import SLIDE_SUFFIXES, is_tiff
-from saccade.images.tiff import find_levels, open_tiff
+from saccade.images.tiff import find_levels, microns_of, open_tiff, sensible_microns
 from saccade.places import Ranged, UnreachableError
 
 # Decoded tiles that are kept: candidates overlap, and those of two rows of tiles across 40,000 px find them here.
@@ -48,6 +48,12 @@ class NotASlideError(ValueError):
     """Neither OpenSlide nor tifffile can read the file tile by tile; it may still be an ordinary image."""
 
 
+def _is_like(size: tuple[int, int], whole: tuple[int, int]) -> bool:
+    """Whether a level has the shape of the whole, give or take a pixel or a hundredth."""
+    height = whole[0] * size[1] / whole[1]
+    return abs(size[0] - height) <= max(1.0, 0.01 * height)
+
+
 class OpenSlidePyramid:
     """Levels as OpenSlide sees them; what was never scanned is transparent there and white here."""
 
@@ -57,20 +63,26 @@ class OpenSlidePyramid:
         import openslide  # an extra
 
         self._slide = openslide.OpenSlide(path)
+        sizes = [(height, width) for width, height in self._slide.level_dimensions]
+        # A tiled photograph of the label may be marked as a level, too.
+        self._levels = [i for i, size in enumerate(sizes) if _is_like(size, sizes[0])]
         # Height and width of each level, the full image first.
-        self.sizes = tuple((height, width) for width, height in self._slide.level_dimensions)
-        heights = (self._slide.properties.get(f"openslide.level[{i}].tile-height") for i in range(len(self.sizes)))
+        self.sizes = tuple(sizes[i] for i in self._levels)
+        heights = (self._slide.properties.get(f"openslide.level[{i}].tile-height") for i in self._levels)
         self.tile_rows = tuple(int(height or 256) for height in heights)
-        widths = (self._slide.properties.get(f"openslide.level[{i}].tile-width") for i in range(len(self.sizes)))
+        widths = (self._slide.properties.get(f"openslide.level[{i}].tile-width") for i in self._levels)
         for rows, width in zip(self.tile_rows, widths, strict=True):
             _refuse_huge(rows, int(width or 256))
         _refuse_absurd(self.sizes)
+        told = (self._slide.properties.get(f"openslide.mpp-{axis}") for axis in "yx")
+        self.mpp = sensible_microns(*told)
 
     def read(self, level: int, box: Box) -> np.ndarray:
         """The bytes of a box; OpenSlide places it by whole pixels of level 0, so within half of one of those."""
-        downsample = self._slide.level_downsamples[level]
+        there = self._levels[level]
+        downsample = self._slide.level_downsamples[there]
         corner = round(box.left * downsample), round(box.top * downsample)
-        scan = self._slide.read_region(corner, level, (box.right - box.left, box.bottom - box.top))
+        scan = self._slide.read_region(corner, there, (box.right - box.left, box.bottom - box.top))
         pixels = Image.new("RGB", scan.size, "white")
         pixels.paste(scan, mask=scan.getchannel("A"))
         return np.array(pixels)
@@ -83,7 +95,7 @@ class TiffPyramid:
 
     def __init__(self, path: Path | Ranged):
         with open_tiff(path) as tiff:
-            self._pages = find_levels(tiff)
+            self._pages, self.mpp = find_levels(tiff), microns_of(tiff)
             for page in self._pages:
                 _refuse_unreadable(page)
         if not self._pages[0].is_tiled and self._pages[0].chunks[0] >= self._pages[0].imagelength:
@@ -167,6 +179,11 @@ class Pyramid(Protocol):
     @property
     def tile_rows(self) -> tuple[int, ...]:
         """Height of the tiles or strips of each level."""
+        ...
+
+    @property
+    def mpp(self) -> tuple[float, float] | None:
+        """Microns per pixel of the full image, down and across; None where the file does not say."""
         ...
 
     def read(self, level: int, box: Box) -> np.ndarray:

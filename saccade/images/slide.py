@@ -21,6 +21,7 @@ from saccade.images.boxes import read_regions, to_float
 from saccade.images.file import FileImage
 from saccade.images.guarded import Guard
 from saccade.images.pyramid import Box, Pyramid, open_pyramid
+from saccade.images.resample import resample_regions
 from saccade.images.view import view_size
 from saccade.places import Copy, RangedFile, UnreachableError, fetch
 
@@ -28,6 +29,26 @@ BAND_PX = 2**22  # read at once: 12 MB of bytes, large beside a tile
 MAX_BAND_PX = 2**26  # and never more than this, however wide a slide and however high its tiles
 MAX_VIEW_PX = 2**26  # 0.8 GB of floats
 MAX_LEVEL_PX = 2**32  # read for one view, half a minute: a few kilobytes may say that a level is a million times that
+
+
+COARSEST = 1.25  # times the microns asked for: more would have to be made up
+
+
+def _check_microns(path: Path, scanned: tuple[float, float] | None, mpp: float) -> None:
+    if scanned is None:
+        raise BadImage(
+            path,
+            f"it does not say how many microns a pixel is, and images are to be seen at {mpp:g} microns per pixel "
+            "(preparation.mpp): write it into the file, or leave this one out",
+            Fault.UNKNOWN,
+        )
+    if max(scanned) > COARSEST * mpp:
+        raise BadImage(
+            path,
+            f"it was scanned at {max(scanned):.3g} microns per pixel, too coarse for {mpp:g}: ask for more microns per "
+            "pixel, or leave this one out",
+            Fault.UNKNOWN,
+        )
 
 
 class Rows(NamedTuple):
@@ -42,14 +63,24 @@ class SlideImage:
 
     It travels to other processes as its path, and a forked process opens the file again for itself.
 
+    mpp:         microns per pixel at which it is seen, whatever it was scanned at; one that does not say is refused.
     single_file: open no file but this one, whatever it says: for files of strangers.
     guard:       read in a process that can be killed.
     """
 
-    def __init__(self, path: str | Path | Copy | RangedFile, *, single_file: bool = False, guard: Guard | None = None):
-        self.path, self.single_file, self.guard = Path(path), single_file, guard
+    def __init__(
+        self,
+        path: str | Path | Copy | RangedFile,
+        *,
+        mpp: float | None = None,
+        single_file: bool = False,
+        guard: Guard | None = None,
+    ):
+        self.path, self.mpp, self.single_file, self.guard = Path(path), mpp, single_file, guard
         self._file = path  # a copy stays here as long as somebody has it
         self._pyramid, self._owner = self._open(), os.getpid()
+        if mpp is not None:
+            _check_microns(self.path, self.pyramid.mpp, mpp)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_pyramid": None, "_owner": None}
@@ -73,7 +104,16 @@ class SlideImage:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width in pixels at full resolution."""
+        """Height and width in pixels, of the file's own at full resolution or of `mpp` microns each."""
+        scanned = self.pyramid.mpp
+        if self.mpp is None or scanned is None:
+            return self.file_size
+        height, width = (max(round(n * had / self.mpp), 1) for n, had in zip(self.file_size, scanned, strict=True))
+        return height, width
+
+    @property
+    def file_size(self) -> tuple[int, int]:
+        """Height and width of what was scanned."""
         return self.pyramid.sizes[0]
 
     def view(self, scale: float) -> Float[Tensor, "3 h w"]:
@@ -95,9 +135,8 @@ class SlideImage:
         return Rows(self.pyramid.sizes[nearest], map(to_float, pieces(self._bands(nearest))))
 
     def _nearest(self, scale: float) -> int:
-        size, levels = view_size(self.size, scale), self.pyramid.sizes
-        enough = [i for i, level in enumerate(levels) if level[0] >= size[0] and level[1] >= size[1]]
-        nearest = min(enough, key=lambda i: levels[i])
+        levels = self.pyramid.sizes
+        nearest = self._level_for(view_size(self.size, scale))
         if math.prod(levels[nearest]) > MAX_LEVEL_PX:
             raise BadImage(
                 self.path,
@@ -107,9 +146,18 @@ class SlideImage:
             )
         return nearest
 
+    def _level_for(self, size: tuple[int, int]) -> int:
+        """The smallest level that is at least as large, or the largest where none is."""
+        levels = self.pyramid.sizes
+        enough = [i for i, level in enumerate(levels) if level[0] >= size[0] and level[1] >= size[1]]
+        return min(enough, key=lambda i: levels[i], default=0)
+
     def regions(self, boxes: Int[Tensor, "R 4"]) -> Float[Tensor, "R 3 P Q"]:
         """The pixels inside equally sized boxes (left, top, right, bottom), zero outside the image."""
-        return read_regions(partial(self._read, 0), boxes, self.size)
+        level = self._level_for(self.size)
+        if (there := self.pyramid.sizes[level]) != self.size:
+            return resample_regions(partial(self._read, level), boxes, old=there, new=self.size)
+        return read_regions(partial(self._read, level), boxes, self.size)
 
     def _read(self, level: int, box: Box) -> np.ndarray:
         try:

@@ -6,6 +6,7 @@ so none of it is switched on, and series are never asked for.
 """
 
 import logging
+import re
 from itertools import islice
 from pathlib import Path
 
@@ -22,6 +23,10 @@ logging.getLogger("tifffile").addHandler(logging.NullHandler())
 MAX_LEVELS = 32  # of a pyramid: each is at least two times smaller
 
 _ORIENTATION = 274
+_UNIT_UM = {2: 25_400.0, 3: 10_000.0}  # inch, centimeter
+_OTHER = re.compile(r"^(label|macro|thumbnail|overview)\b|[\r\n](label|macro)\b", re.IGNORECASE)
+FINEST_UM, COARSEST_UM = 0.01, 20.0  # a pixel of a microscope
+MAX_DESCRIPTION = 2**16
 _CHANNELS = {int(tifffile.PHOTOMETRIC.RGB): (3, 4), int(tifffile.PHOTOMETRIC.MINISBLACK): (1,)}
 
 
@@ -46,9 +51,43 @@ def find_levels(tiff: tifffile.TiffFile) -> list[tifffile.TiffPage]:
     return levels
 
 
+def sensible_microns(down: object, across: object) -> tuple[float, float] | None:
+    """Microns per pixel, down and across, if both are numbers that a microscope could have.
+
+    >>> sensible_microns("0.25", "0.25"), sensible_microns(None, "0.25"), sensible_microns(352.8, 352.8)
+    ((0.25, 0.25), None, None)
+    """
+    try:
+        found = float(str(down)), float(str(across))
+    except ValueError:
+        return None
+    return found if all(FINEST_UM <= each <= COARSEST_UM for each in found) else None
+
+
+def microns_of(tiff: tifffile.TiffFile) -> tuple[float, float] | None:
+    """Microns per pixel of the first page: what OME wrote into its description, or the TIFF's own resolution.
+
+    A printer's resolution, 72 to an inch, is more than any microscope's.
+    """
+    tags = tiff.pages.first.tags
+    text = str(tags.valueof("ImageDescription", ""))[:MAX_DESCRIPTION]
+    ome = [re.search(rf'PhysicalSize{axis}="([^"]+)"', text) for axis in "YX"]
+    if all(ome) and not re.search(r'PhysicalSize[XY]Unit="(?!µm|&#181;m|\xb5m)', text):
+        return sensible_microns(*(each and each[1] for each in ome))
+    unit = _UNIT_UM.get(int(tags.valueof("ResolutionUnit", 0) or 0))
+    ratios = [tags.valueof(f"{axis}Resolution", (0, 1)) for axis in "YX"]
+    if unit is None or not all(isinstance(ratio, tuple) and len(ratio) == 2 and all(ratio) for ratio in ratios):
+        return None
+    return sensible_microns(*(unit * below / above for above, below in ratios))
+
+
 def _is_smaller(page: tifffile.TiffPage, than: tifffile.TiffPage, factor: int) -> bool:
     sides = ((than.imagelength, page.imagelength), (than.imagewidth, page.imagewidth))
     alike = page.dtype == than.dtype and page.samplesperpixel == than.samplesperpixel and page.axes == than.axes
+    # Scanners put a thumbnail and photographs of the glass beside the levels: those are in strips, or called so.
+    alike = (
+        alike and page.is_tiled == than.is_tiled and not _OTHER.search(str(page.tags.valueof("ImageDescription", "")))
+    )
     return alike and all(small in (large // factor, -(-large // factor)) for large, small in sides)
 
 

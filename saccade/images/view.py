@@ -47,12 +47,15 @@ def make_view(image: Float[Tensor, "B C H W"] | Sources, scale: float) -> Float[
 
 
 class View(nn.Module):
-    """`make_view` as a stage; `scale` is the size of the view relative to the image."""
+    """`make_view` as a stage; `scale` is the size of the view relative to the image.
 
-    def __init__(self, scale: float = 1 / 3):
+    tissue: only what the view shows tissue in is a candidate, not the white glass around it: for slides.
+    """
+
+    def __init__(self, scale: float = 1 / 3, tissue: bool = False):
         super().__init__()
         view_size((1_000_000, 1_000_000), scale)  # refuse a bad scale now, not at the first image
-        self.scale = scale
+        self.scale, self.tissue = scale, tissue
 
     def forward(self, image: Float[Tensor, "B C H W"] | Sources) -> Float[Tensor, "B C h w"]:
         """The view of a batch of images."""

@@ -122,7 +122,11 @@ class Predictor:
         predictions = []
         for row, (mean, image) in enumerate(zip(each.mean(dim=0), images, strict=True)):
             surest, said = self.task.surest(each[:, row], mean), self.task.say(mean)
-            more = {"preparation": self.preparation, "evidence": evidence[surest], "seen": seen if crops else None}
+            more = {
+                "preparation": self.preparation.of(image.shown),
+                "evidence": evidence[surest],
+                "seen": seen if crops else None,
+            }
             look = look_at(outputs[surest], row, size=image.size, **more)
             predictions.append(
                 Prediction(

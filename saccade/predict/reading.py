@@ -77,18 +77,18 @@ class Reader(NamedTuple):
         if isinstance(image, str) and is_url(image):
             if self.single_file:
                 raise ValueError(f"{image} is a URL: it is not opened, for only the one file may be")
-            return self._keep_slide(open_url(image, max_pixels=self.max_pixels, guard=self.guard))
+            mpp = self.preparation.mpp
+            return self._keep_slide(open_url(image, max_pixels=self.max_pixels, mpp=mpp, guard=self.guard))
         if isinstance(image, str | Path):
             return self._open_file(Path(image))
         return image if isinstance(image, Source) else open_image(image)
 
     def _open_file(self, path: Path) -> FileImage | SlideImage:
-        return self._keep_slide(
-            open_file(path, max_pixels=self.max_pixels, single_file=self.single_file, guard=self.guard)
-        )
+        safely = {"single_file": self.single_file, "guard": self.guard}
+        return self._keep_slide(open_file(path, max_pixels=self.max_pixels, mpp=self.preparation.mpp, **safely))
 
     def _keep_slide(self, source: FileImage | SlideImage) -> FileImage | SlideImage:
-        if isinstance(source, FileImage):
+        if isinstance(source, FileImage) or self.preparation.mpp:
             return source
         # Any TIFF in strips opens as a slide; a small one without levels is decoded as training decodes it.
         large = len(source.pyramid.sizes) > 1 or math.prod(source.size) > LARGE_PX
@@ -101,7 +101,7 @@ class Reader(NamedTuple):
         begin = time.perf_counter()
         source = self.open(image)
         pixels = None if self._stays(source) else _decode(source)
-        size = source.size if pixels is None else (pixels.shape[-2], pixels.shape[-1])
+        size = _size_as_it_came(source) if pixels is None else (pixels.shape[-2], pixels.shape[-1])
         shown = self._from_parts(source) if pixels is None else self._resize(pixels)
         whole = source if pixels is None else pixels
         picture = make_picture(whole) if self.picture and isinstance(shown, Tensor) else None
@@ -124,6 +124,8 @@ class Reader(NamedTuple):
                 f"{height}×{width} is {height * width / 1e6:,.0f} megapixels, and this model needs "
                 f"the whole image in memory; the limit is {self.max_pixels / 1e6:,.0f} (max_pixels)"
             )
+        if self.preparation.mpp:
+            return _as_bytes(source.view(1.0))
         return self._resize(_as_bytes(source.regions(torch.tensor([[0, 0, width, height]]))[0]))
 
     def _resize(self, pixels: Tensor) -> Tensor:
@@ -131,6 +133,10 @@ class Reader(NamedTuple):
         if pixels.shape[-2:] == size:
             return pixels
         return F.interpolate(pixels[None], size=size, mode="bilinear", antialias=True, align_corners=False)[0]
+
+
+def _size_as_it_came(source: Source) -> Size:
+    return source.file_size if isinstance(source, SlideImage) else source.size
 
 
 def _is_large(source: FileImage) -> bool:

@@ -58,7 +58,7 @@ def put_out_of_reach(
     >>> put_out_of_reach(torch.tensor([[1.0, 9.0, 3.0]]), torch.tensor([[True, False, True]]))
     tensor([[  1., -99.,   3.]])
     """
-    if not bool(inside.any(dim=1).all()):
+    if not torch.compiler.is_compiling() and not bool(inside.any(dim=1).all()):  # a graph has no values to look at
         raise ValueError(
             "an image is so much smaller than the others of its batch that no candidate is centered in it: leave it "
             "out, or give all images one size with preparation.resize"

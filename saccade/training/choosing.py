@@ -56,12 +56,22 @@ def _by_scores(model: Any, image: Images, size: Sizes) -> Choice:
 
 
 def _by_detail(model: Any, image: Images, size: Sizes) -> Choice:
-    return partial(detail_topk, detail=detail_of(model, image, size), k=model.selection.k, own=0)
+    return partial(detail_topk, detail=_detail_to_choose(model, image, size), k=model.selection.k, own=0)
 
 
 def _by_detail_and_scores(model: Any, image: Images, size: Sizes) -> Choice:
     slots = model.selection.k
-    return partial(detail_topk, detail=detail_of(model, image, size), k=slots, own=slots // 2)
+    return partial(detail_topk, detail=_detail_to_choose(model, image, size), k=slots, own=slots // 2)
+
+
+def _detail_to_choose(model: Any, image: Images, size: Sizes) -> Float[Tensor, "B N"]:
+    """The detail, and none at all on the white glass of a slide."""
+    detail = detail_of(model, image, size)
+    if not model.view.tissue:
+        return detail
+    grid = model.grid(image.shape[-2:], image.device, size)
+    inside = model.leave_out_glass(grid, model.view(image), image.shape[-2:]).inside
+    return detail if inside is None else detail.masked_fill(~inside, -torch.inf)
 
 
 CHOOSERS: dict[Chooser, Callable[[Any, Images, Sizes], Choice]] = {

@@ -173,7 +173,7 @@ def model_config(recipe: Recipe, dataset: ImageDataset) -> ModelConfig:
     """
     image, records, classes = batch_of_one(dataset[0].image), dataset.records, dataset.records.classes
     size, preparation = (image.shape[-2], image.shape[-1]), recipe.model.preparation
-    if preparation.resize is None and size in (images := look_at(sample_sizes(records))).odd:
+    if preparation.resize is None and size in (images := look_at(sample_sizes(records, mpp=preparation.mpp))).odd:
         size = images.typical
     return ModelConfig(
         **vars(recipe.model),

@@ -114,6 +114,8 @@ def choose_k(known: Known) -> Iterator[Choice]:
 
 def choose_view(known: Known) -> Iterator[Choice]:
     """The scale of the view and, where the grid would be too coarse, the pooling of the scorer."""
+    if known.selects and known.values.get("model.preparation.mpp"):
+        yield Choice("model.view.tissue", True, "white glass is no candidate")
     if known.reads or not known.selects:
         yield Choice("model.view.scale", *_scale_for_weights(known))
         return

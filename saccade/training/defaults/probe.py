@@ -10,6 +10,7 @@ from typing import Any
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from saccade.data.records import DataError, Records
+from saccade.images import open_file
 from saccade.images.decode import open_lazily
 from saccade.images.image_formats import SLIDE_SUFFIXES
 from saccade.images.pyramid import open_pyramid
@@ -18,14 +19,16 @@ from saccade.images.tiff import open_tiff
 TIMEOUT_S = 2.0
 
 
-def sample_sizes(records: Records, count: int = 200) -> list[tuple[int, int]]:
+def sample_sizes(records: Records, count: int = 200, *, mpp: float | None = None) -> list[tuple[int, int]]:
     """Height and width of up to `count` images of a set, drawn from all of it, by their headers alone.
+
+    mpp: microns per pixel at which slides are seen.
 
     A file whose header cannot be read is left out: the one who reads all pixels will say what is wrong with it.
     """
     paths = [record.image for record in records.records]
     drawn = random.Random(0).sample(paths, min(count, len(paths)))
-    sizes = [size for size in map(_header_size, drawn) if size]
+    sizes = [size for path in drawn if (size := _header_size(path, mpp))]
     if not sizes:
         raise DataError(
             f"{records.root}: none of {len(drawn)} images can be read; `saccade data check {records.root}` says why"
@@ -38,7 +41,8 @@ def refuse_too_small(records: Records, model: Any) -> None:
     slots = getattr(model.selection, "k", None)
     if slots is None or not hasattr(model, "grid") or model.config.preparation.resize:
         return
-    sizes = {record.image: _header_size(record.image) for record in records.records}
+    mpp = model.config.preparation.mpp
+    sizes = {record.image: _header_size(record.image, mpp) for record in records.records}
     room = {size: _candidates(model, size) for size in {*sizes.values()} if size}
     small = [(image, size) for image, size in sizes.items() if size and room[size] < slots]
     if small:
@@ -57,7 +61,9 @@ def _candidates(model: Any, size: tuple[int, int]) -> int:
         return 0
 
 
-def _header_size(path: Path) -> tuple[int, int] | None:
+def _header_size(path: Path, mpp: float | None = None) -> tuple[int, int] | None:
+    if mpp is not None:
+        return open_file(path, mpp=mpp).size  # a slide that does not say its microns is told now
     # Some scanners' files are a small picture to Pillow, and others none at all.
     if path.suffix.lower() in SLIDE_SUFFIXES and (size := _slide_size(path)):
         return size

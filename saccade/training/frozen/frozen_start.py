@@ -34,6 +34,7 @@ from saccade.data.dataset import Batch, unit_range
 from saccade.data.groups import deal
 from saccade.data.records import Records
 from saccade.features.cells import CellAttention, with_mirrored
+from saccade.selection import ignore_outside
 from saccade.system import System
 from saccade.tasks.task import Task
 from saccade.training.frozen.heads import (
@@ -240,8 +241,11 @@ def _see_views(model: Any, batches: Iterable[Batch], mirrors: bool) -> _Views:
 def _see_patches(model: Any, scores: list[Tensor], batches: Iterable[Batch], mirrored: bool) -> list[Tensor]:
     patches = []
     for image, raw_scores in zip(_images(model, batches), scores, strict=True):
-        grid = model.grid(image.shape[-2:])
-        selection = model.selection(model.selection.normalize(raw_scores), grid)
+        grid, scored = model.grid(image.shape[-2:]), model.selection.normalize(raw_scores)
+        if model.view.tissue:
+            grid = model.leave_out_glass(grid, model.view(image), image.shape[-2:])
+            scored = ignore_outside(raw_scores, grid.inside, model.selection.normalize)[1]
+        selection = model.selection(scored, grid)
         cut = model.extraction(image, selection, grid)[0]
         cells = model.features.stages(with_mirrored(cut) if mirrored else cut).cells
         patches.append(rearrange(cells, "(v k) d r c -> v k d r c", k=len(cut)).half())
