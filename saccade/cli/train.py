@@ -8,7 +8,8 @@ import argparse
 import json
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -142,22 +143,31 @@ def train(words: Sequence[str]) -> int:
     keep_freed_memory()
     console = Console()
     if wants_folds(read_source(typed.source, typed.flags).data):
-        return _train_folds(typed, console)
+        with _naming_recipe(path):
+            return _train_folds(typed, console)
     recipe, records = (load_recipe(path, typed.flags), None) if path else choose_recipe(typed, console)
     files = RunFolder(typed.out)
     complete = files.finished and files.report_file.is_file()
     try:
-        run(recipe, files, records=records, console=console)
+        with _naming_recipe(path):
+            run(recipe, files, records=records, console=console)
     except Stopped as stopped:
         console.print(f"{stopped}; all is saved in {typed.out}, and the same command resumes it", markup=False)
         return 130
+    if files.writes and not complete:
+        console.print(f"report: {write_report(files).absolute().as_uri()}", soft_wrap=True)
+    return 0
+
+
+@contextmanager
+def _naming_recipe(path: Path | None) -> Iterator[None]:
+    """Whatever is wrong in the block may be the fault of the recipe, if there is one."""
+    try:
+        yield
     except (ValueError, OSError) as error:
         if path:
             error.add_note(f"recipe: {path}")
         raise
-    if files.writes and not complete:
-        console.print(f"report: {write_report(files).absolute().as_uri()}", soft_wrap=True)
-    return 0
 
 
 def _train_folds(typed: Typed, console: "Console") -> int:

@@ -35,7 +35,7 @@ def odd_tree(tree: dict[str, Any], seed: int) -> dict[str, Any]:
 def _wound(place: dict[str, Any], key: str, rng: np.random.Generator) -> None:
     kind = rng.random()
     if kind < 0.7:
-        place[key] = ODD[int(rng.integers(len(ODD)))]
+        place[key] = copy.deepcopy(ODD[int(rng.integers(len(ODD)))])  # which the next wound may change
     elif kind < 0.8:
         place.pop(key, None)
     elif kind < 0.9:
