@@ -79,10 +79,11 @@ def test_the_score_map_lights_up_its_cell_and_leaves_the_low_ones_alone():
     assert light[round(400 * scale) :, : round(300 * scale)].max() == 0
 
 
-def test_heat_is_clear_below_and_bright_above():
+def test_heat_is_clear_below_bright_above_and_gray_where_no_candidate_is():
     colors = heat(np.array([[0.0, 0.3, 0.7, 1.0, np.nan]]))
     alpha = colors[0, :, 3]
-    assert alpha[0] == alpha[4] == 0
+    assert alpha[0] == 0
+    assert colors[0, 4].tolist() == [0.5, 0.5, 0.5, 0.35]
     assert (np.diff(alpha[:4]) > 0).all()
     assert alpha[1] < 0.1
     brightness = colors[0, :4, :3] @ [0.2126, 0.7152, 0.0722]
