@@ -142,8 +142,8 @@ def train(words: Sequence[str]) -> int:
 
     keep_freed_memory()
     console = Console()
-    if wants_folds(read_source(typed.source, typed.flags).data):
-        with _naming_recipe(path):
+    with _naming_recipe(path):
+        if wants_folds(read_source(typed.source, typed.flags).data):
             return _train_folds(typed, console)
     recipe, records = (load_recipe(path, typed.flags), None) if path else choose_recipe(typed, console)
     files = RunFolder(typed.out)
