@@ -96,6 +96,8 @@ TABLE = Table(
     note="Every run is `saccade train DATA`, with `--weights tf_efficientnet_lite0.safetensors` on the last four sets, "
     "and what the column's name says; nothing is chosen by the name of a set. The column before has the best recipe "
     "that was tuned for the set. Of commutators every fold counts as a run. A run failed that has not half of the best "
-    "score of its set, or answers most images alike.",
+    "score of its set, or answers most images alike. Aids: with weights the frozen start, without the training "
+    "guided_by_scores. Some rules of the frozen start were written after test figures of commutators, speed limits and "
+    "sparrows had been seen (docs/experiments.md). Minutes are of a machine that did other things, too.",
     groups=GROUPS,
 )
