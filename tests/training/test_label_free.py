@@ -22,8 +22,9 @@ def detail_by_loop(image, view, grid):
     means = []
     for left, top, right, bottom in grid.boxes(torch.arange(grid.num_candidates)).tolist():
         width, height = right - left, bottom - top
-        left, top = left + width // 4, top + height // 4  # the middle: half as wide and half as high
-        right, bottom = left + width - width // 2, top + height - height // 2
+        wide, high = round(0.75 * width), round(0.75 * height)  # the middle
+        left, top = left + (width - wide) // 2, top + (height - high) // 2
+        right, bottom = left + wide, top + high
         inside = residual[:, :, max(top, 0) : max(bottom, 0), max(left, 0) : max(right, 0)]
         means.append(inside.mean(dim=(1, 2, 3)) if inside.numel() else inside.new_zeros(len(image)))
     return torch.stack(means, dim=1)

@@ -1,7 +1,7 @@
 """Images → patch size, K and view, so that they fit one another and what the user gave.
 
          a network with weights                       a network from nothing
-patch    a seventh of the shorter side, rounded up    a sixth of the shorter side, 32 to 64 px, what a thin
+patch    a fifth of the shorter side, rounded up      a sixth of the shorter side, 32 to 64 px, what a thin
          to 32 px, 64 to 192 px                       network reads
 K        5                                            10
 view     50,000 px                                    36,000 px, at most a third as high and wide as the image
@@ -33,7 +33,7 @@ class Rule(NamedTuple):
     view_px: int
 
 
-WITH_WEIGHTS = Rule(k=5, parts=7, least_px=64, most_px=192, multiple_px=32, view_px=50_000)
+WITH_WEIGHTS = Rule(k=5, parts=5, least_px=64, most_px=192, multiple_px=32, view_px=50_000)
 FROM_NOTHING = Rule(k=10, parts=6, least_px=32, most_px=64, multiple_px=8, view_px=36_000)
 MOST_SHARE = 0.25
 SMALL_IMAGE_PX = 96

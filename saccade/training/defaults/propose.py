@@ -24,6 +24,7 @@ BATCH_PATCH_PX = 4_000_000  # with a ResNet-18's activations: about 2 GB
 PASSES = 60
 FEWEST_STEPS, MOST_STEPS = 500, 20_000
 IMBALANCE = 3
+EVENLY = 0.5  # of the steps: rare classes must be learnt, and then how rare they are
 LR, WEIGHT_DECAY = 3e-3, 1e-2
 FOCUS = 2.0
 FEWEST_JUDGES = 100  # tuned on 157 photographs, a model that 28 found better in validation fell from 98 to 87% in test
@@ -126,7 +127,7 @@ def choose_balance(known: Known) -> Iterator[Choice]:
         return
     reason = f"the largest class has {max(counts):,} training images, the smallest {min(counts):,}"
     if "class_weights" not in known.values:
-        yield Choice("training.evenly", True, f"{reason}: batches hold as many of each")
+        yield Choice("training.evenly", EVENLY, f"{reason}: at first batches hold as many of each")
     yield Choice("best_by", "balanced_accuracy", f"{reason}: plain accuracy would reward naming the largest")
 
 

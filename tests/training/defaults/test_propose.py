@@ -84,7 +84,7 @@ def test_real_sets(shared_data, name, patch, weighted):
 WEIGHTS = {"model.features.weights": "somewhere/tf_efficientnet_lite0.safetensors"}
 
 
-@pytest.mark.parametrize(("name", "patch"), [("kolektor", 96), ("speed_limits", 128), ("cub_sparrows", 64)])
+@pytest.mark.parametrize(("name", "patch"), [("kolektor", 128), ("speed_limits", 192), ("cub_sparrows", 64)])
 def test_real_sets_with_weights(shared_data, name, patch):
     """A view of 50,000 px, candidates at most half a patch apart, and no tuning that too few images would judge."""
     records = load(shared_data / name)
@@ -268,7 +268,7 @@ def test_a_file_of_weights_names_its_network():
 def test_classes_weigh_the_same_where_their_sizes_differ_much(counts, weighted):
     values = choose([(1000, 1000)], records=records_with(counts))
     assert (values.get("training.evenly"), values.get("best_by")) == (
-        (True, "balanced_accuracy") if weighted else (None,) * 2
+        (0.5, "balanced_accuracy") if weighted else (None,) * 2
     )
     assert "training.evenly" not in choose([(1000, 1000)], {"class_weights": True}, records=records_with(counts))
 
