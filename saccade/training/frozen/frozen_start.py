@@ -23,36 +23,23 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from einops import rearrange
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
 from saccade.building import build_model
 from saccade.config import ModelConfig
 from saccade.data.dataset import Batch
 from saccade.data.records import Records
-from saccade.features.cells import CellAttention
 from saccade.system import System
-from saccade.training.frozen.heads import (
-    LABEL_FREE_PASSES,
-    PASSES,
-    BagHead,
-    Bags,
-    CrossFitted,
-    Standard,
-    cross_fit,
-    fit_bag,
-    standardize,
-)
+from saccade.training.frozen.heads import LABEL_FREE_PASSES, BagHead, Standard
 from saccade.training.frozen.judge import Answer, Judge
 from saccade.training.frozen.plain_network import fit_plain
 from saccade.training.frozen.seen import see_patches, see_views
+from saccade.training.frozen.teacher import Teacher, Watch
 from saccade.training.label_free import label_free_loss
 
 MOST_MIRRORED = 1000  # images: more are looked at once, and have less need of it
-EVERY = 7  # cells of a view that are looked at for mean and variance
 Batches = Callable[[str], Iterable[Batch]]
-BagLoss = Callable[[BagHead, Float[Tensor, "B V K D r c"], Int[Tensor, " B"]], Tensor]
 
 
 class FrozenStart(NamedTuple):
@@ -70,65 +57,44 @@ class FrozenStart(NamedTuple):
     seeing: System
 
 
-def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, batches: Batches) -> FrozenStart:
+def fit_frozen(
+    config: ModelConfig, val: Records, train: Records, *, seed: int, batches: Batches, watch: Watch[int]
+) -> FrozenStart:
     """Fit heads for the model of `config`, made of the parts of `saccade train DATA --weights FILE`.
 
     batches: the images of `val` and then of `train` one by one, each time it is called with what is looked at
+    watch:   tells how many of the heads are taught
     """
     torch.manual_seed(seed)
     model: Any = build_model(config).eval().requires_grad_(False)
     judge = Judge(val, train, model.task, seed)
-    mirrors = len(judge.part) <= MOST_MIRRORED
-    views = see_views(model, batches("views"), mirrors)
+    views = see_views(model, batches("views"), mirrors=len(judge.part) <= MOST_MIRRORED)
     once = [cells[:1] for cells in views.cells]
-    standard = Standard.of(torch.cat([cells[0, 0].flatten(1).T[::EVERY].float() for cells in once]))
+    teacher = Teacher.of(judge, once, seed, watch)
 
-    def teach(attention: CellAttention, bags: Bags, loss: BagLoss, passes: int = PASSES) -> CrossFitted[BagHead]:
-        def fit(places: Int[Tensor, " m"]) -> BagHead:
-            head = BagHead(deepcopy(attention).requires_grad_(True), judge.task.outputs)
-            return fit_bag(head, bags, standard, loss, judge.groups_among(places), passes=passes, seed=seed)
-
-        return cross_fit(fit, judge.part)
-
-    def by_label(head: BagHead, cells: Tensor, places: Tensor) -> Tensor:
-        answers = head(cells)  # B L H: every head answers alone
-        losses = judge.task.losses(rearrange(answers, "b l h -> b h l"), judge.label[places][:, None])
-        return losses.sum(dim=2).mean()
-
-    def by_detail(head: BagHead, cells: Tensor, places: Tensor) -> Tensor:
-        scores = head.attention(cells[:, 0, 0]).scores
-        return label_free_loss(scores, torch.stack([views.detail[place] for place in places]))
-
-    def judge_bags(name: str, heads: CrossFitted[BagHead], bags: Bags) -> Answer:
-        said = judge.out_of_fold(heads, lambda head, place: head(standardize(bags[place : place + 1], standard))[0])
-        return judge.judge(name, torch.stack(said).mean(dim=2), {name: 1.0})
-
-    search = teach(model.scorer.attention, once, by_label)
-    by_search = judge_bags("search", search, once)
-    mirrored = False
-    if mirrors:
-        search_both = teach(model.scorer.attention, views.cells, by_label)
-        by_both = judge_bags("search", search_both, views.cells)
+    search = teacher.teach("search", model.scorer.attention, once)
+    by_search, mirrored = teacher.ask("search", search, once), False
+    if len(judge.part) <= MOST_MIRRORED:
+        search_both = teacher.teach("search, mirror images too", model.scorer.attention, views.cells)
+        by_both = teacher.ask("search", search_both, views.cells)
         if mirrored := by_both.loss < by_search.loss:
             search, by_search, model = search_both, by_both, _mirroring(model)
     whole = views.whole.mean(dim=1) if mirrored else views.whole[:, 0]
-    glance = cross_fit(partial(judge.fit_glance, whole), judge.part)
-    said = judge.out_of_fold(glance, lambda head, place: head(whole[place]))
-    by_glance = judge.judge("glance", torch.stack(said), {"glance": 1.0})
+    glance, by_glance = judge.glance("glance", whole)
     both = judge.add(by_glance, by_search)
     view = min((by_glance, by_search, both), key=lambda answer: answer.loss)
+
     # Where the view as a whole says most, what is to be found is not what the search found.
     where = search
     if view is by_glance:
-        where = teach(model.scorer.attention, once, by_detail, LABEL_FREE_PASSES)
-    scores = judge.out_of_fold(
-        where, lambda head, place: head.attention(standardize(once[place : place + 1], standard)[:, 0, 0]).scores
-    )
-    patches = see_patches(model, scores, batches("patches"), mirrored)
-    read = teach(model.features.attention, patches, by_label)
-    by_patches = judge_bags("patches", read, patches)
+        by_detail = partial(_detail_loss, views.detail)
+        where = teacher.teach("missing detail", model.scorer.attention, once, by_detail, LABEL_FREE_PASSES)
+    patches = see_patches(model, teacher.scores(where, once), batches("patches"), mirrored)
+    read = teacher.teach("patches", model.features.attention, patches)
+    by_patches = teacher.ask("patches", read, patches)
     together = judge.add(view, by_patches)
     answers = (by_glance, by_search, both, by_patches, together)
+
     gain = view.losses - together.losses
     # Where a plain network would do, patches must be worth their cost: more than chance.
     needed = gain.std() / len(gain) ** 0.5 if view is by_glance else 0.0
@@ -137,10 +103,15 @@ def fit_frozen(config: ModelConfig, val: Records, train: Records, *, seed: int, 
         plain = fit_plain(config, judge, lambda: batches("views"))
         return FrozenStart((*answers, plain.answer), plain.answer, None, False, plain.blind, plain.seeing)
     fitted = (
-        _install(model, taken.parts, standard, glance.blind[0], where.blind[0], read.blind[0]),
-        _install(model, taken.parts, standard, glance.seeing, where.seeing, read.seeing),
+        _install(model, taken.parts, teacher.standard, glance.blind[0], where.blind[0], read.blind[0]),
+        _install(model, taken.parts, teacher.standard, glance.seeing, where.seeing, read.seeing),
     )
     return FrozenStart(answers, taken, "detail" if view is by_glance else "search", mirrored, *fitted)
+
+
+def _detail_loss(detail: list[Tensor], head: BagHead, cells: Tensor, places: Int[Tensor, " B"]) -> Tensor:
+    scores = head.attention(cells[:, 0, 0]).scores
+    return label_free_loss(scores, torch.stack([detail[place] for place in places]))
 
 
 # ---- heads → model

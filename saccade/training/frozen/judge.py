@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from saccade.data.groups import deal
 from saccade.data.records import Records
 from saccade.tasks.task import Task
-from saccade.training.frozen.heads import CrossFitted, fit_glance
+from saccade.training.frozen.heads import CrossFitted, cross_fit, fit_glance
 
 PARTS = 3  # of the training images, beside the validation images
 SCALES = [2.0 ** (power / 2) for power in range(-10, 4)]
@@ -77,6 +77,8 @@ class Judge:
         groups = self.task.deal(self.label[places]) if self.task.counts_alike else [list(range(len(places)))]
         return [places[group].tolist() for group in groups]
 
-    def fit_glance(self, features: Float[Tensor, "n D"], places: Int[Tensor, " m"]) -> nn.Linear:
-        """A linear head of the whole view, fitted to some of the images."""
-        return fit_glance(features[places], self.label[places], self.task)
+    def glance(self, name: str, whole: Float[Tensor, "n D"]) -> tuple[CrossFitted[nn.Linear], Answer]:
+        """Linear heads of the whole view, and what they answer of images that they never saw."""
+        heads = cross_fit(lambda places: fit_glance(whole[places], self.label[places], self.task), self.part)
+        said = self.out_of_fold(heads, lambda head, place: head(whole[place]))
+        return heads, self.judge(name, torch.stack(said), {name: 1.0})

@@ -16,7 +16,6 @@ from saccade.building import build_model
 from saccade.config import ModelConfig
 from saccade.data.dataset import Batch
 from saccade.system import System
-from saccade.training.frozen.heads import cross_fit
 from saccade.training.frozen.judge import Answer, Judge
 from saccade.training.frozen.seen import images_of
 
@@ -57,9 +56,7 @@ def _fit(name: str, config: ModelConfig, scale: float, judge: Judge, batches: It
     model: Any = build_model(plain).eval().requires_grad_(False)
     with torch.inference_mode():
         whole = torch.cat([model.features(model.view(image)) for image in images_of(model, batches)]).clone()
-    heads = cross_fit(lambda places: judge.fit_glance(whole, places), judge.part)
-    said = judge.out_of_fold(heads, lambda head, place: head(whole[place]))
-    answer = judge.judge(name, torch.stack(said), {name: 1.0})
+    heads, answer = judge.glance(name, whole)
     made = []
     for head in (heads.blind[0], heads.seeing):
         copied = deepcopy(model)

@@ -79,7 +79,9 @@ def start_on(photos: Path, weights: Path, table: str = "") -> tuple[FrozenStart,
         for split in ("val", "train"):
             yield from DataLoader(data[split], collate_fn=collate)
 
-    return fit_frozen(config, records.split("val"), records.split("train"), seed=0, batches=batches), data
+    return fit_frozen(
+        config, records.split("val"), records.split("train"), seed=0, batches=batches, watch=lambda heads, _: heads
+    ), data
 
 
 def test_heads_answer_any_question_and_the_model_says_what_they_said(photos, weights, monkeypatch):
