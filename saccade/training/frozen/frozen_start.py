@@ -19,24 +19,21 @@ from which training goes on and which it must beat, and one that saw everything.
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Int
-from torch import Tensor, nn
+from torch import nn
 
 from saccade.building import build_model
 from saccade.config import ModelConfig
 from saccade.data.dataset import Batch
 from saccade.data.records import Records
 from saccade.system import System
-from saccade.training.frozen.heads import LABEL_FREE_PASSES, BagHead, Standard
+from saccade.training.frozen.heads import BagHead, Standard
 from saccade.training.frozen.judge import Answer, Judge
 from saccade.training.frozen.plain_network import fit_plain
 from saccade.training.frozen.seen import see_patches, see_views
 from saccade.training.frozen.teacher import Teacher, Watch
-from saccade.training.label_free import label_free_loss
 
 MOST_MIRRORED = 1000  # images: more are looked at once, and have less need of it
 Batches = Callable[[str], Iterable[Batch]]
@@ -87,8 +84,7 @@ def fit_frozen(
     # Where the view as a whole says most, what is to be found is not what the search found.
     where = search
     if view is by_glance:
-        by_detail = partial(_detail_loss, views.detail)
-        where = teacher.teach("missing detail", model.scorer.attention, once, by_detail, LABEL_FREE_PASSES)
+        where = teacher.teach_detail(model.scorer.attention, once, views.detail)
     patches = see_patches(model, teacher.scores(where, once), batches("patches"), mirrored)
     read = teacher.teach("patches", model.features.attention, patches)
     by_patches = teacher.ask("patches", read, patches)
@@ -107,11 +103,6 @@ def fit_frozen(
         _install(model, taken.parts, teacher.standard, glance.seeing, where.seeing, read.seeing),
     )
     return FrozenStart(answers, taken, "detail" if view is by_glance else "search", mirrored, *fitted)
-
-
-def _detail_loss(detail: list[Tensor], head: BagHead, cells: Tensor, places: Int[Tensor, " B"]) -> Tensor:
-    scores = head.attention(cells[:, 0, 0]).scores
-    return label_free_loss(scores, torch.stack([detail[place] for place in places]))
 
 
 # ---- heads → model

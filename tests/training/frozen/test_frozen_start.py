@@ -21,7 +21,7 @@ from saccade.data.dataset import Batch, ImageDataset, collate, unit_range
 from saccade.data.loading import load
 from saccade.tasks.single import Single
 from saccade.tasks.task import describe_task
-from saccade.training.frozen import FrozenStart, fit_frozen, frozen_start, heads
+from saccade.training.frozen import FrozenStart, fit_frozen, heads, teacher
 from saccade.training.frozen.judge import Answer, Judge
 
 COUNT = 28
@@ -54,7 +54,7 @@ def weights(tmp_path_factory) -> Path:
 def few_steps(monkeypatch):
     monkeypatch.setattr(heads, "FEWEST_STEPS", 6)
     monkeypatch.setattr(heads, "PASSES", 2)
-    monkeypatch.setattr(frozen_start, "LABEL_FREE_PASSES", 2)
+    monkeypatch.setattr(teacher, "LABEL_FREE_PASSES", 2)
 
 
 def start_on(photos: Path, weights: Path, table: str = "") -> tuple[FrozenStart, dict[str, ImageDataset]]:
