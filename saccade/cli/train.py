@@ -239,13 +239,14 @@ def show_choices(choices: "Sequence[Choice]") -> "Table":
     reasons = {choice.key: choice for choice in choices}
     for key, name in SHOWN.items():
         if key in reasons:
-            value = reasons[key].value
-            shown = value.get("model", value["name"].replace(",", ", ")) if isinstance(value, dict) else _say(value)
-            table.add_row(name, escape(shown), escape(reasons[key].reason))  # which may name what rich takes for markup
+            choice = reasons[key]  # whose words may be what rich takes for markup
+            table.add_row(name, escape(choice.said or _say(choice.value)), escape(choice.reason))
     return table
 
 
 def _say(value: Any) -> str:
+    if isinstance(value, dict):
+        return value.get("model", value["name"].replace(",", ", "))
     if isinstance(value, float):
         return f"{value:.3g}"
     return "×".join(map(str, value)) if isinstance(value, list) else str(value).replace("_", " ")

@@ -45,6 +45,7 @@ CNN = "--model.system=cnn"
 EQUAL_SCALE = {"kolektor_folds": 0.4, "speed_limits": 0.39, "elpv": 0.95}
 PAPER = (
     "--training.name=paper",
+    "--model.selection.name=perturbed",
     "--model.aggregation.name=mean",
     "--model.selection.sigma=0.05",
     "--model.selection.gradient_per_sigma=false",

@@ -321,4 +321,6 @@ CUB = Table(
 )
 
 PAPER = (TRAFFIC, SINKHORN, BILLIARD, SIGMA, CUB)
-TABLES = {table.name: table for table in (*PAPER, SYSTEMS, MNIST, REAL, GRADIENTS, default_table.TABLE, tasks_table.TABLE)}
+TABLES = {
+    table.name: table for table in (*PAPER, SYSTEMS, MNIST, REAL, GRADIENTS, default_table.TABLE, tasks_table.TABLE)
+}
