@@ -264,7 +264,7 @@ def _fit_minutes(
     console.print("timing a few steps …", highlight=False)
     seed_everything(recipe.seed, verbose=False)
     data = open_data(recipe, records)
-    fitted = fit_into(recipe, make_learner(recipe, data), data["train"], minutes, any_precision=any_precision)
+    fitted = fit_into(recipe, make_learner(recipe, data), data, minutes, any_precision=any_precision)
     before = ", after a few minutes for the frozen start" if recipe.training.frozen else ""
     console.print(
         f"{fitted.recipe.steps:,} steps of {recipe.batch} images, about {round_minutes(fitted.minutes)} of training"
