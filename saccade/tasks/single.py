@@ -83,7 +83,8 @@ class Single(Task):
         balanced_accuracy and f1 are means over the classes that have an image: of how many of the class are right, and
         of F1. average_precision and auroc are the areas under precision against recall and under the ROC curve of the
         class `positive` against the rest; without one, means over the classes that have an image. calibration_error is
-        the expected one over 15 bins of confidence. Classes that are numbers, and not all whole ones, which may be names, have the kappa of levels, too.
+        the expected one over 15 bins of confidence. Classes that are numbers, and not all whole ones, which may be
+        names, have the kappa of levels, too.
         """
         present = target.unique()
         recall = multiclass_accuracy(logits, target, self.outputs, average=None)
