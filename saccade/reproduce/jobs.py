@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from jsonargparse import ArgumentError
 from saccade.recipes import SUFFIXES
 from saccade.reproduce.table_types import Plan, Row, Scale, Table
 from saccade.runs import RunFolder
+from saccade.training.phases import Training
 from saccade.training.recipe import Recipe, load_recipe, parse_recipe
 from saccade.training.side_by_side import State
 
@@ -192,17 +193,27 @@ def essence(recipe: Recipe) -> dict[str, Any]:
 
     A training counts by its phases: its name alone would not tell if what it stands for changed.
     """
-    tree, default = (json.loads(json.dumps(asdict(each))) for each in (recipe, Recipe()))
+    untrained = replace(recipe, training=Training())  # told below by its phases
+    tree = json.loads(json.dumps(_unlike(untrained, Recipe())))
     for place in PLACES:
         *parents, last = place.split(".")
         branch: Any = tree
         for name in parents:
             branch = branch.get(name) or {}
         branch.pop(last, None)
-    for part in (field.name for field in fields(Recipe) if is_dataclass(getattr(recipe, field.name))):
-        tree[part] = {key: value for key, value in tree[part].items() if value != default[part][key]}
     tree["training"] = recipe.plan.describe()
-    return {key: value for key, value in tree.items() if value != default[key]}
+    return {key: value for key, value in tree.items() if value not in ({}, None)}
+
+
+def _unlike(options: Any, default: Any) -> dict[str, Any]:
+    """What is not as by default, of options within options, too."""
+    unlike = {}
+    for field in fields(options):
+        value, usual = getattr(options, field.name), getattr(default, field.name)
+        if value != usual:
+            within = is_dataclass(value) and is_dataclass(usual)
+            unlike[field.name] = _unlike(value, usual) if within else value
+    return unlike
 
 
 def shell_lines(job: Job) -> list[str]:
