@@ -4,24 +4,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, TypeVar, overload
 
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
+import saccade
 from saccade.config import ModelConfig
 from saccade.files import told, whole_file
 from saccade.images import Sources, add_positions
+from saccade.model_card import CARD, write_card
 from saccade.model_files import check_model_files, load_weights, save_weights
 from saccade.module_modes import weights_follow
 from saccade.options import make
 from saccade.output import Output
+from saccade.places import find_here, send_to_hub
 from saccade.registry import build, import_parts, parts
 from saccade.tasks.labels import TASK_NAMES
 from saccade.tasks.task import Task, make_task
 
 AnySystem = TypeVar("AnySystem", bound="System")
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+FILES = CONFIG, WEIGHTS = "config.json", "model.safetensors"
+MESSAGE = f"A model of Saccade {saccade.__version__}"  # of a commit on the hub
 PARTS = ("view", "scorer", "selection", "extraction", "features", "aggregation", "prediction")
 
 
@@ -131,7 +136,7 @@ class System(nn.Module):
                 )
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write `config.json` and `model.safetensors` into `folder`; each appears whole or not at all."""
+        """Write `config.json`, `model.safetensors` and a model card into `folder`; each appears whole or not at all."""
         if self.folded:
             raise ValueError(
                 "this is a copy that for_inference made: its batch norms are folded into its convolutions, so it could "
@@ -143,10 +148,26 @@ class System(nn.Module):
         with whole_file(folder / CONFIG) as config, whole_file(folder / WEIGHTS) as weights:
             config.write_text(self.config.to_json(), encoding="utf-8")
             save_weights(self, weights, config)
+        write_card(folder, self.config, sum(p.numel() for p in self.parameters()))
+
+    def push_to_hub(self, name: str, *, private: bool | None = None) -> str:
+        """Send what `save_pretrained` writes to the hub as `name` ("user/model"), and return where people find it.
+
+        The model of a run has more to tell: `saccade push RUN NAME` sends a card with its figures.
+
+        private: whether only the owner sees it, if it is new (default: as the hub does).
+        """
+        with TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return send_to_hub(Path(folder), name, [*FILES, CARD], message=MESSAGE, private=private)
 
     @classmethod
-    def from_pretrained(cls: type[AnySystem], folder: str | Path) -> AnySystem:
-        """The model that `save_pretrained` wrote, in evaluation mode."""
+    def from_pretrained(cls: type[AnySystem], model: str | Path) -> AnySystem:
+        """The model that `save_pretrained` wrote into a folder, or `push_to_hub` to the hub, in evaluation mode.
+
+        >>> PatchSelectionModel.from_pretrained("user/model@v2")  # doctest: +SKIP
+        """
+        folder = find_here(model, FILES)
         return cls.from_files(folder, read_config(folder))
 
     @classmethod

@@ -52,7 +52,7 @@ SHORT = {
     "patch": Short("model.extraction.patch", "side of a patch in pixels, or [height, width]"),
     "view_scale": Short("model.view.scale", "size of the scorer's view relative to the image"),
     "backbone": Short("model.features", "feature network: the name of a timm model"),
-    "weights": Short("model.features.weights", "its weights, a .safetensors file with timm's key names"),
+    "weights": Short("model.features.weights", "its weights: a .safetensors file of timm's, or their name on the hub"),
     "resize": Short("model.preparation.resize", "[height, width] every image is resized to"),
     "task": Short("data.labels", "what labels mean: single, multi, ordinal or regression (default: as they look)"),
     "data.mpp": Short("model.preparation.mpp", "microns per pixel at which slides are seen"),
@@ -134,6 +134,7 @@ def train(words: Sequence[str]) -> int:
     from rich.console import Console
 
     from saccade.report import write_report
+    from saccade.report.card import write_model_card
     from saccade.runs import RunFolder
     from saccade.training.fold_runs import read_source, wants_folds
     from saccade.training.interrupts import Stopped
@@ -156,6 +157,7 @@ def train(words: Sequence[str]) -> int:
         return 130
     if files.writes and not complete:
         console.print(f"report: {write_report(files).absolute().as_uri()}", soft_wrap=True)
+        write_model_card(files)
     return 0
 
 

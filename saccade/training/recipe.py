@@ -136,6 +136,7 @@ class Recipe:
             training images, of more their mean over classes)
         final: train on the validation images too and keep the last model, once everything is chosen
         class_weights: weigh classes by the inverse of how frequent they are
+        logger: where numbers go besides metrics.csv and TensorBoard: mlflow or wandb
         precision: 32-true, bf16-mixed or 16-mixed
         accelerator: auto, cpu, gpu, …
         devices: processes or GPUs on each machine
@@ -156,6 +157,7 @@ class Recipe:
     final: bool = False
     seed: int = 0
     imports: tuple[str, ...] = ()
+    logger: Literal["mlflow", "wandb"] | None = None
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     accelerator: str = "auto"
     devices: int = 1

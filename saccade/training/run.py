@@ -24,6 +24,7 @@ from saccade.evaluation import wilson_interval
 from saccade.files import naming_what_is_full, shown
 from saccade.options import read_options
 from saccade.runs import RunFolder
+from saccade.runs.run_facts import Facts
 from saccade.system import System
 from saccade.tasks.labels import questions_of
 from saccade.tasks.task import describe_task
@@ -37,6 +38,7 @@ from saccade.training.learner import Learner
 from saccade.training.loop import fit
 from saccade.training.observers import Progress
 from saccade.training.recipe import Recipe, dump_recipe, load_recipe
+from saccade.training.tracking import Tracker, check_logger, tracking
 
 SHARES = ("accuracy", "exact_match")
 HEADLINES = {
@@ -62,6 +64,7 @@ def train(
     recipe.check_together()
     check_parts(recipe.model, recipe.imports)
     check_folder(files, recipe)
+    check_logger(recipe.logger)
     if files.finished:
         console.print(f"{files.path} is finished; give another folder to train again", soft_wrap=True, markup=False)
         return files.path
@@ -95,6 +98,21 @@ def _train_in(
         phases=recipe.plan.describe(),
         accelerator=recipe.accelerator,
     )
+    with tracking(recipe.logger, files, facts) as tracker:
+        _train_tracked(files, fabric, learner, data, facts, tracker, console)
+    facts.finish()
+
+
+def _train_tracked(
+    files: RunFolder,
+    fabric: Fabric,
+    learner: Learner,
+    data: Mapping[str, ImageDataset],
+    facts: Facts,
+    tracker: Tracker,
+    console: Console,
+) -> None:
+    recipe = learner.recipe
     facts.start_clock()
     try:
         with naming_what_is_full(files.path):
@@ -104,7 +122,7 @@ def _train_in(
                 files.keep(files.frozen_blind)
             if fabric.world_size > 1 and fabric.device.type == "cuda":
                 learner.model = share_norms(learner.model)
-            step = fit(fabric, learner, data, files, facts, console).step if recipe.steps else 0
+            step = fit(fabric, learner, data, files, facts, console, tracker).step if recipe.steps else 0
     finally:
         facts.count_seconds()
     fabric.barrier()  # the best model is on the disk
@@ -117,11 +135,16 @@ def _train_in(
     for split in ("val", "test"):
         if split in data:
             best = files.load_best()
-            _show_numbers(_evaluate(files, fabric, best, data[split], split, recipe, console), console)
+            summary = _evaluate(files, fabric, best, data[split], split, recipe, console)
+            _show_numbers(summary, console)
+            tracker.add(recipe.plan.total, _scalars(summary, f"best/{split}"))
         if split == "val" and recipe.training.frozen and step == 0:
             console.print("kept: the frozen start, with heads that saw the validation images too")
             files.keep(files.frozen_seeing)
-    facts.finish()
+
+
+def _scalars(summary: Mapping[str, Any], prefix: str) -> dict[str, float]:
+    return {f"{prefix}/{name}": value for name, value in summary.items() if isinstance(value, float)}
 
 
 def open_data(recipe: Recipe, records: Records | None = None) -> dict[str, ImageDataset]:
