@@ -15,7 +15,8 @@ decisions. This module imports no torch.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from operator import mul
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from saccade.options import make
 from saccade.tasks.labels import join_labels
@@ -36,6 +37,7 @@ class Threshold(NamedTuple):
     high: float
 
 
+@runtime_checkable
 class DecisionRule(Protocol):
     """How probabilities become a decision.
 
@@ -124,7 +126,7 @@ class Costs(DecisionRule):
         return Decided(self.classes[said], any(other != said for other in others))
 
     def _cheapest(self, shares: Sequence[float]) -> int:
-        expected = [math.sumprod(shares, column) for column in zip(*self.matrix, strict=True)]
+        expected = [sum(map(mul, shares, column)) for column in zip(*self.matrix, strict=True)]
         return expected.index(min(expected))
 
     def spec(self) -> dict[str, Any]:

@@ -51,9 +51,7 @@ def _add_evaluate_arguments(parser: ArgumentParser) -> None:
     )
     decisions = parser.add_argument_group("decisions, chosen on validation images and kept with the model: one of")
     decisions.add_argument("--recall", type=PositiveFloat, help="find at least this share of a class, such as 0.99")
-    decisions.add_argument(
-        "--precision", type=PositiveFloat, help="at least this share of what is found is of the class"
-    )
+    decisions.add_argument("--precision", type=PositiveFloat, help="at least this share of what is found is right")
     decisions.add_argument(
         "--cost",
         type=str,

@@ -73,6 +73,7 @@ def fit_temperature(
 
     independent: how many of the images are, if some belong together.
 
+    >>> import torch
     >>> from saccade.tasks.single import Single
     >>> logits, target = torch.tensor([[4.0, 0.0]] * 10_000), torch.tensor([0] * 7311 + [1] * 2689)
     >>> fitted = fit_temperature(Single(("a", "b")), logits, target)  # 73.11% are right: 1 / (1 + exp(-4 / 4))
@@ -94,7 +95,7 @@ def fit_temperature(
 
 def _minimize(objective: Any) -> float:
     """exp of where it is least: the best of a coarse grid, made finer between its neighbors."""
-    grid = np.linspace(-FARTHEST, FARTHEST, 61)
+    grid = np.linspace(-FARTHEST, FARTHEST, 13)
     best = grid[int(np.argmin([objective(log) for log in grid]))]
     step = grid[1] - grid[0]
     found: Any = minimize_scalar(objective, bounds=(best - step, best + step), method="bounded")

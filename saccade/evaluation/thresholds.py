@@ -99,11 +99,11 @@ def choose_threshold(
         return None
     order = np.argsort(-share, kind="stable")
     share, there = share[order], there[order]
-    groups = None if groups is None else [groups[place] for place in order]
+    together = None if groups is None else [groups[place] for place in order.tolist()]
     chosen = _cut(share, there, np.ones(len(share)), aim)
     if chosen is None:
         return None
-    draws = (_cut(share, there, times, aim) for times in _draws(there, groups, seed))
+    draws = (_cut(share, there, times, aim) for times in _draws(there, together, seed))
     found = [1.0 if drawn is None else drawn for drawn in draws]
     low, high = np.quantile(found, (0.025, 0.975)) if found else (chosen, chosen)
     return Threshold(chosen, min(float(low), chosen), max(float(high), chosen))

@@ -230,7 +230,7 @@ def _choose_costs(table: PredictionTable, groups: Sequence[str], costs: dict[str
     review = float(np.mean([each.review for each in decided]))
     line = (
         f"said is what costs least by its probabilities: {here:.3g} an image on {len(table.rows):,} {what}, "
-        f"{plain:.3g} by the likeliest class; for review are {review:.1%}, whose decision is another at a temperature of "
-        f"{band.low:.3g} or {band.high:.3g} times this one"
+        f"{plain:.3g} by the likeliest class; for review are {review:.1%}, decided otherwise at a temperature "
+        f"of {band.low:.3g} or {band.high:.3g} times this one"
     )
     return Chosen(rule, [line])

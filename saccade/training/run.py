@@ -301,5 +301,5 @@ def _evaluate(
         say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
         evaluated = calibrate(files, model, evaluated, dataset, say)
         fabric.barrier()
-        model = fabric.to_device(files.load_best().to(memory_format=torch.channels_last))
+        model = files.load_best()
     return save_evaluation(evaluated, model, dataset, files, name, accelerator=recipe.accelerator)
