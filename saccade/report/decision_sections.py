@@ -27,6 +27,7 @@ class Decided(NamedTuple):
     thresholds: list[tuple[str, ...]]
     numbers: list[tuple[str, ...]]
     pictures: list[Picture]
+    note: str = ""
 
 
 def show_reliability(run: Run) -> Believed | None:

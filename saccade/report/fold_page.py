@@ -37,7 +37,8 @@ def _decisions(folds: FoldFolder, table: PredictionTable) -> Decided | None:
     runs = [run.read() for run in folds.runs().values()]
     if any(run.evaluation.get("decision") != runs[0].evaluation.get("decision") for run in runs):
         return None
-    return show_decisions(runs[0], table)
+    decided = show_decisions(runs[0], table)
+    return decided and decided._replace(note="It was chosen on these very images.")
 
 
 def _say(summary: FoldSummary) -> str:
