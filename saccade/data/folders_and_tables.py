@@ -19,10 +19,12 @@ from pathlib import Path
 
 from saccade.data.label_columns import LabelColumns, find_label_columns, interpret, name_kinds
 from saccade.data.records import SPLIT_NAMES, UNSPLIT, Box, DataError, Record, Records
+from saccade.files import shown
 from saccade.images.image_formats import IMAGE_SUFFIXES
 from saccade.tasks.labels import in_order
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 FOLD_NAME = re.compile(r"[\w-]*")  # the name of a run folder, too
 
 
@@ -212,9 +214,11 @@ def _header(path: Path, reader: csv.DictReader, group: str, *, needs_group: bool
     missing = [repr(name) for name, there in columns.items() if not there]
     if missing:
         separator = "tabs" if reader.reader.dialect.delimiter == "\t" else "commas"
+        other = next((name for sign, name in SEPARATORS.items() if len(header) == 1 and sign in header[0]), None)
+        meant = f", and this one by {other}: save it anew" if other else ""
         raise DataError(
-            f"{path}, line 1: no column {' and '.join(missing)} in {header}; expected image,label[,split][,boxes]"
-            f"[,group][,fold] separated by {separator}"
+            f"{path}, line 1: no column {' and '.join(missing)} in {shown(', '.join(header))!r}; expected image,label"
+            f"[,split][,boxes][,group][,fold] separated by {separator}{meant}"
         )
     return header
 

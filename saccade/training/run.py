@@ -14,7 +14,7 @@ import torch
 from lightning.fabric import Fabric, seed_everything
 from rich.console import Console
 
-from saccade.building import build_model, check_parts
+from saccade.building import build_model
 from saccade.config import ModelConfig
 from saccade.data.dataset import ImageDataset, batch_of_one
 from saccade.data.loading import load_as_given, source_name
@@ -27,6 +27,7 @@ from saccade.runs import RunFolder
 from saccade.system import System
 from saccade.tasks.labels import questions_of
 from saccade.tasks.task import describe_task
+from saccade.training.agreement import check_labels, check_recipe
 from saccade.training.batches import open_records, open_split, with_validation
 from saccade.training.decisions import Wish, decide_run
 from saccade.training.defaults import refuse_too_small, sample_sizes
@@ -61,7 +62,7 @@ def train(
     files, console = folder if isinstance(folder, RunFolder) else RunFolder(folder), console or Console()
     recipe = recipe.found_from_anywhere()
     recipe.check_together()
-    check_parts(recipe.model, recipe.imports)
+    check_recipe(recipe)
     check_folder(files, recipe)
     if files.finished:
         console.print(f"{files.path} is finished; give another folder to train again", soft_wrap=True, markup=False)
@@ -138,6 +139,7 @@ def _keep_seeing(files: RunFolder) -> None:
 def open_data(recipe: Recipe, records: Records | None = None) -> dict[str, ImageDataset]:
     """The images of each split that has any; what cannot be shared among the processes is refused."""
     records = records or open_records(recipe.data, seed=recipe.seed)
+    check_labels(recipe, records)
     prepared = partial(open_split, data=recipe.data, preparation=recipe.model.preparation)
     data = {split: prepared(records, split) for split, count in records.sizes().items() if count}
     for split in data.keys() - {"train"}:
