@@ -147,7 +147,7 @@ def test_tabs_and_an_images_folder(tmp_path):
         ("image,split\na.jpg,train\n", r"labels.csv, line 1: no column 'label' in \['image', 'split'\]"),
         (
             "image;label\na.jpg;cat\n",
-            r"line 1: no column 'image' and 'label' in 'image;label'; .* by commas, and this one by semicolons: save it",
+            r"line 1: no column 'image' and 'label' in 'image;label'; .* by commas, and this one by semicolons",
         ),
         ("", "line 1: no column 'image' and 'label'"),
         ("image,label\n", "no line below the header"),
