@@ -77,6 +77,8 @@ class Thresholds(DecisionRule):
             raise ValueError(f"decision.thresholds has {unknown[0]!r}: expected some of {', '.join(self.classes)}")
         if any(len(each) != len(Threshold._fields) for each in self.thresholds.values()):
             raise ValueError("decision.thresholds: expected three numbers each, a threshold and the ends of its band")
+        if not self.several and len(self.thresholds) != 1:
+            raise ValueError(f"decision.thresholds has {len(self.thresholds)}: expected that of one class")
 
     def of(self, name: str) -> Threshold:
         """The threshold of a class or label; one that nobody chose is a half."""
@@ -118,6 +120,8 @@ class Costs(DecisionRule):
     matrix: tuple[tuple[float, ...], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.several:
+            raise ValueError("the decision is by costs, and there are several labels: expected thresholds")
         object.__setattr__(self, "matrix", cost_matrix(self.classes, self.costs))
 
     def decide(self, shares: Sequence[float]) -> Decided:

@@ -78,5 +78,9 @@ def test_damaged_rules_are_refused_in_words():
         make_rule({"name": "dice"}, CLASSES, several=False)
     with pytest.raises(ValueError, match=r"decision.thresholds has 'rust': expected some of clean, dent, crack"):
         make_rule({"name": "thresholds", "asked": "", "thresholds": {"rust": [0.1, 0.1, 0.1]}}, CLASSES, several=False)
+    with pytest.raises(ValueError, match=r"decision.thresholds has 0: expected that of one class"):
+        make_rule({"name": "thresholds", "asked": "", "thresholds": {}}, CLASSES, several=False)
+    with pytest.raises(ValueError, match="there are several labels: expected thresholds"):
+        make_rule({"name": "costs", "asked": "", "costs": {}}, CLASSES, several=True)
     with pytest.raises(ValueError, match="the cost 'dent:rust' names no mistake"):
         cost_matrix(CLASSES, {"dent:rust": 3.0})

@@ -1,6 +1,6 @@
 """The sections of a report on probabilities and decisions: can they be believed, and what was decided by them."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from saccade.deciding import Thresholds
 from saccade.evaluation.calibration import Bin
@@ -45,7 +45,7 @@ def show_reliability(run: Run) -> Believed | None:
     return Believed(_say(temperatures), pictures)
 
 
-def _temperatures(spec: dict) -> dict[str, float]:
+def _temperatures(spec: dict[str, Any]) -> dict[str, float]:
     if spec.get("name") == "questions":
         each = {one["name"]: one["task"].get("temperature") for one in spec["questions"]}
     else:

@@ -100,7 +100,8 @@ def calibrate(
     for each in fitted:
         say(each.say())
     spec = with_temperatures(model.config.task, fitted)
-    files.change_best(task=spec)
+    if spec != model.config.task:
+        files.change_best(task=spec)
     task = make_task(spec, model.config.classes, model.config.num_classes)
     place = None if evaluated.positive is None else model.config.class_names.index(evaluated.positive)
     return evaluated._replace(measures=measure(evaluated.predictions, task, positive=place))

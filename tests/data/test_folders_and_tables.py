@@ -144,7 +144,7 @@ def test_tabs_and_an_images_folder(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("image,split\na.jpg,train\n", r"labels.csv, line 1: no column 'label' in \['image', 'split'\]"),
+        ("image,split\na.jpg,train\n", r"labels.csv, line 1: no column 'label' in 'image, split'"),
         (
             "image;label\na.jpg;cat\n",
             r"line 1: no column 'image' and 'label' in 'image;label'; .* by commas, and this one by semicolons",
