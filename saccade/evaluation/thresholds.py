@@ -99,7 +99,7 @@ def choose_threshold(
         return None
     order = np.argsort(-share, kind="stable")
     share, there = share[order], there[order]
-    together = None if groups is None else [groups[place] for place in order.tolist()]
+    together = None if groups is None else [str(groups[place]) for place in order]
     chosen = _cut(share, there, np.ones(len(share)), aim)
     if chosen is None:
         return None

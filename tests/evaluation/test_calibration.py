@@ -74,7 +74,8 @@ def test_probabilities_that_are_right_are_left_alone_but_for_chance():
 def test_a_few_answers_that_are_all_right_do_not_make_it_sure():
     sure = torch.tensor([[2.2, 0.0]])  # 90%
     few, many = (
-        fit_temperature(Single(("a", "b")), sure.repeat(count, 1), torch.zeros(count, dtype=int)) for count in (15, 300)
+        fit_temperature(Single(("a", "b")), sure.repeat(count, 1), torch.zeros(count, dtype=torch.long))
+        for count in (15, 300)
     )
     assert not few.helps
     assert many.helps

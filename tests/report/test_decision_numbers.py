@@ -10,8 +10,8 @@ from saccade.runs.prediction_tables import PredictionRow, PredictionTable
 
 
 def table(rows, classes, task="single"):
-    looks = [float("nan")] * 3
-    made = (PredictionRow(f"{i}.png", there, said, max(p), *looks, p) for i, (there, said, p) in enumerate(rows))
+    no = float("nan")
+    made = (PredictionRow(f"{i}.png", there, said, max(p), no, no, no, p) for i, (there, said, p) in enumerate(rows))
     return PredictionTable(classes, tuple(made), task)
 
 

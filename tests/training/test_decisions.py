@@ -30,7 +30,7 @@ def two(count=60, seed=0, task="single"):
         there = rng.random() < 0.3
         share = float(rng.beta(4, 2) if there else rng.beta(2, 5))
         label, shares = ("defect" if there else "clean"), (1 - share, share)
-        rows.append(PredictionRow(f"{place}.png", label, label, share, *[float("nan")] * 3, shares))
+        rows.append(PredictionRow(f"{place}.png", label, label, share, np.nan, np.nan, np.nan, shares))
     return PredictionTable(("clean", "defect"), tuple(rows), task)
 
 
