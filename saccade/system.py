@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import copyfile
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, TypeVar, overload
 
@@ -12,10 +13,11 @@ from torch import Tensor, nn
 
 import saccade
 from saccade.config import ModelConfig
+from saccade.deciding import DecisionRule, make_rule
 from saccade.files import told, whole_file
 from saccade.images import Sources, add_positions
 from saccade.model_card import CARD, write_card
-from saccade.model_files import check_model_files, load_weights, save_weights
+from saccade.model_files import check_model_files, load_weights, save_weights, write_checksum
 from saccade.module_modes import weights_follow
 from saccade.options import make
 from saccade.output import Output
@@ -61,6 +63,7 @@ class System(nn.Module):
         super().__init__()
         self._config = config
         self.task = _make_task(config, self.tasks)
+        self.rule: DecisionRule | None = _make_rule(config, self.task)
         self.options: Any = make(f"the system {config.system}", self.own_options, config.options) if config else None
         for name in PARTS:
             setattr(self, name, None)
@@ -198,6 +201,13 @@ def _make_task(config: ModelConfig | None, possible: tuple[str, ...]) -> Task:
     return task
 
 
+def _make_rule(config: ModelConfig | None, task: Task) -> DecisionRule | None:
+    spec = config and config.decision
+    if spec and task.name not in ("single", "multi"):
+        raise ValueError(f"decision is given, and the task is {task.name}: only one class or several labels have one")
+    return make_rule(spec, task.classes, several=task.names_several)
+
+
 def _without_origin(stage: dict[str, Any]) -> dict[str, Any]:
     return {option: value for option, value in stage.items() if option not in ("pretrained", "weights")}
 
@@ -211,6 +221,16 @@ def read_config(folder: str | Path) -> ModelConfig:
     check_model_files(path, Path(folder) / WEIGHTS)
     with blaming(folder):
         return ModelConfig.from_json(path.read_text(encoding="utf-8"))
+
+
+def rewrite_config(folder: str | Path, **changes: Any) -> None:
+    """Change the config of a saved model in what its weights do not depend on, such as its temperature."""
+    folder = Path(folder)
+    config = replace(read_config(folder), **changes)
+    with whole_file(folder / CONFIG) as text, whole_file(folder / WEIGHTS) as weights:
+        text.write_text(config.to_json(), encoding="utf-8")
+        copyfile(folder / WEIGHTS, weights)
+        write_checksum(weights, text)
 
 
 @contextmanager

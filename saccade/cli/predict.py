@@ -23,8 +23,8 @@ PLAIN_LINES = 10
 
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.description = (
-        "One line per image: label, probabilities, boxes in pixels of the file with their scores, size, milliseconds; "
-        "or the error, and exit code 1 at the end."
+        "One line per image: label, probabilities, boxes in pixels of the file with their scores, size, milliseconds, "
+        "and the decision if `saccade evaluate` has chosen a rule; or the error, and exit code 1 at the end."
     )
     parser.add_argument(
         "run",
@@ -107,7 +107,7 @@ def _predict(args: Namespace, form: Any, listed: "ImageList", shard: "Shard", gu
     total = shard.count(listed)
     opened: Any = open_alone(args.out, resumes=args.resume) if args.out else nullcontext(sys.stdout.buffer)
     with opened as file:
-        writer = Writer(file, form(predictor.classes))
+        writer = Writer(file, form(predictor.classes, decides=predictor.rule is not None))
         if args.out:
             before = resume(file, writer.form, images, args.out)
             writer.begin()
@@ -122,7 +122,7 @@ def _predict(args: Namespace, form: Any, listed: "ImageList", shard: "Shard", gu
                     album.draw(image, outcome)
             writer.write(image, outcome)
     if args.shard:
-        finish(args.out, listed, predictor.classes)
+        finish(args.out, listed, predictor.classes, decides=predictor.rule is not None)
     return told.finish()
 
 

@@ -1,12 +1,20 @@
 """Commands on runs and recipes: `saccade recipes`, `saccade evaluate RUN`, `saccade report RUN…`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
+from jsonargparse.typing import PositiveFloat
 
 from saccade.cli.command import Command
 from saccade.cli.memory import keep_freed_memory
+from saccade.files import shown
 from saccade.recipes import list_recipes
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from saccade.runs.prediction_tables import PredictionTable
 
 
 def _no_arguments(parser: ArgumentParser) -> None:
@@ -38,7 +46,19 @@ def _add_evaluate_arguments(parser: ArgumentParser) -> None:
         choices=("soft", "discrete"),
         help="how patches are chosen, for the selections perturbed and sinkhorn (default: as the recipe says)",
     )
-    parser.add_argument("--positive", type=str, help="the class whose average precision and AUROC are told")
+    parser.add_argument(
+        "--positive", type=str, help="the class whose average precision and AUROC are told, and that decisions find"
+    )
+    decisions = parser.add_argument_group("decisions, chosen on validation images and kept with the model: one of")
+    decisions.add_argument("--recall", type=PositiveFloat, help="find at least this share of a class, such as 0.99")
+    decisions.add_argument("--precision", type=PositiveFloat, help="at least this share of what is found is right")
+    decisions.add_argument(
+        "--cost",
+        type=str,
+        action="append",
+        help="what a mistake costs beside others, 'TRUTH:SAID=20', of several labels 'LABEL=20'; may be given again",
+    )
+    decisions.add_argument("--f1", action="store_true", help="the best F1 of the class, or of each of several labels")
 
 
 def evaluate(args: Namespace) -> int:
@@ -47,24 +67,40 @@ def evaluate(args: Namespace) -> int:
 
     from saccade.report.fold_numbers import folds_tables, spread_table, sum_up
     from saccade.report.numbers import numbers_table
-    from saccade.runs import FoldFolder
+    from saccade.runs import FoldFolder, RunFolder
+    from saccade.training.decisions import Wish, decide_folds
     from saccade.training.fold_runs import join_again
     from saccade.training.run import evaluate as run
 
     keep_freed_memory()
     console = Console()
     options = {"split": args.split, "data": args.data, "selection": args.selection, "positive": args.positive}
+    wish = Wish(args.recall, args.precision, tuple(args.cost or ()), args.f1)
     folds = FoldFolder(args.run)
     if not folds.is_folds:
-        console.print(numbers_table(run(args.run, console=console, **options)))
+        summary = run(args.run, console=console, wish=wish, **options)
+        console.print(numbers_table(summary))
+        _show_decisions(console, RunFolder(args.run).predictions().get(summary["split"]), summary)
         return 0
+    if wish:
+        for line in decide_folds(folds, wish, args.positive):
+            console.print(shown(line), soft_wrap=True, highlight=False, markup=False)
     summaries = {name: run(each.path, console=console, **options) for name, each in folds.runs().items()}
     if any(value is not None for name, value in options.items() if name != "positive"):
         console.print(spread_table(summaries))
         return 0
     join_again(folds)
     console.print(folds_tables(sum_up(folds)))
+    _show_decisions(console, folds.out_of_fold().table, next(iter(summaries.values())))
     return 0
+
+
+def _show_decisions(console: "Console", table: "PredictionTable | None", summary: dict[str, Any]) -> None:
+    """What the model's rule brings on the images of the table, if it has one."""
+    from saccade.report.decision_numbers import decision_table, read_rule
+
+    if table and (rule := read_rule(summary, table)):
+        console.print(decision_table(table, rule))
 
 
 def _add_report_arguments(parser: ArgumentParser) -> None:

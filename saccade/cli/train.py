@@ -190,8 +190,8 @@ def _train_folds(typed: Typed, console: "Console") -> int:
 
 def choose_recipe(typed: Typed, console: "Console") -> tuple["Recipe", "Records | None"]:
     """On one's own data: what was not given is chosen from the images, and told with the reason."""
-    from saccade.building import check_parts
     from saccade.runs import RunFolder
+    from saccade.training.agreement import check_labels, check_recipe
     from saccade.training.batches import open_records
     from saccade.training.defaults import flatten, propose, sample_sizes
     from saccade.training.recipe import load_recipe, parse_given, parse_recipe
@@ -207,8 +207,9 @@ def choose_recipe(typed: Typed, console: "Console") -> tuple["Recipe", "Records 
     # Weights alone do not say yet what reads them.
     named = ["--model.features.name=cells"] if features and "name" not in features else []
     recipe = parse_recipe([here, *typed.flags, *named])
-    check_parts(recipe.model, recipe.imports)
+    check_recipe(recipe)
     records = open_records(recipe.data, seed=recipe.seed)
+    check_labels(recipe, records)
     choices = propose(records, seen=sample_sizes(records, mpp=recipe.model.preparation.mpp), given=given)
     chosen = [_as_flag(choice.key, choice.value) for choice in choices]
     recipe = parse_recipe([here, *typed.flags, *chosen])

@@ -70,7 +70,7 @@ class Predictor:
         models = [model] if isinstance(model, System) else [load_model(path) for path in _find_models(model, fold)]
         config, self.device, self.task = _common_config(models), _find_device(device), models[0].task
         self.models = [for_inference(each, compile=compile).to(self.device, torch.float32) for each in models]
-        self.classes = self.task.classes
+        self.classes, self.rule = self.task.classes, models[0].rule
         limit = max_pixels or config.preparation.max_pixels
         self.preparation = replace(config.preparation, max_pixels=limit)
         by_parts = all(each.takes_sources and not each.config.positions for each in models)
@@ -115,7 +115,7 @@ class Predictor:
         begin = time.perf_counter()
         seen = self.preparation.see(self._join(images))
         outputs: list[Output] = [model(seen) for model in self.models]
-        told = [self.task.tell(output.logits.float()) for output in outputs]
+        told = [model.task.tell(output.logits.float()) for model, output in zip(self.models, outputs, strict=True)]
         each = torch.stack(told).cpu()  # waits for a GPU, too
         evidence = [self._evidence(model, output) for model, output in zip(self.models, outputs, strict=True)]
         shared = 1000 * (time.perf_counter() - begin) / len(images)
@@ -128,10 +128,12 @@ class Predictor:
                 "seen": seen if crops else None,
             }
             look = look_at(outputs[surest], row, size=image.size, **more)
+            shares = self.task.shares(mean).tolist()
+            decided = self.rule.decide(shares) if self.rule else None
             predictions.append(
                 Prediction(
                     said.text,
-                    dict(zip(self.classes, self.task.shares(mean).tolist(), strict=True)),
+                    dict(zip(self.classes, shares, strict=True)),
                     _with_picture(look, image) if picture else look,
                     image.milliseconds + shared,
                     said.confidence,
@@ -139,6 +141,8 @@ class Predictor:
                     said.value,
                     said.answers or {},
                     who_speaks(look, self.task, said.names),
+                    decided.label if decided else None,
+                    decided.review if decided else False,
                 )
             )
         return predictions
@@ -172,6 +176,11 @@ def _common_config(models: Sequence[System]) -> ModelConfig:
     if len(same) > 1:
         raise ValueError(
             "the models of the folds have different classes, tasks or preparations: ask one of them with --fold"
+        )
+    if any(model.config.decision != first.decision for model in models):
+        raise ValueError(
+            "the models of the folds decide by different rules: ask one of them with --fold, or choose one rule for "
+            "all with saccade evaluate, such as --recall 0.99, on the run of all folds"
         )
     return first
 

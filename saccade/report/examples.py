@@ -16,6 +16,8 @@ from saccade.runs.prediction_tables import PredictionRow, PredictionTable
 from saccade.system import System
 from saccade.tasks.labels import label_names
 
+LABELS = 12  # of several, those with a picture
+
 
 def confident_mistakes(table: PredictionTable, count: int) -> list[PredictionRow]:
     """Wrong table, the surest first."""
@@ -34,8 +36,30 @@ def typical_successes(table: PredictionTable, count: int) -> list[PredictionRow]
     return list(found.values())[:count]
 
 
+def found_labels(table: PredictionTable, count: int) -> dict[str, PredictionRow]:
+    """Of several labels an image for each that was found: where all is right if there is one, of middling probability.
+
+    One image is shown for one label only, if there are others.
+    """
+    chosen: dict[str, PredictionRow] = {}
+    for place, name in enumerate(table.classes):
+        rows = [row for row in table.rows if all(name in label_names("multi", t) for t in (row.label, row.predicted))]
+        rows.sort(key=lambda row: row.probabilities[place])
+        order = sorted(range(len(rows)), key=lambda at: abs(at - (len(rows) - 1) / 2))
+        ranked = sorted((rows[at] for at in order), key=lambda row: (row in chosen.values(), not row.right))
+        if ranked and len(chosen) < count:
+            chosen[name] = ranked[0]
+    return chosen
+
+
 def example_groups(table: PredictionTable, count: int) -> dict[str, list[PredictionRow]]:
-    """Wrong answers and right ones; of numbers the largest errors and some of middling size."""
+    """Wrong answers and right ones; of several labels each that was found; of numbers large errors and usual ones."""
+    if table.task == "multi":
+        found = found_labels(table, max(count, LABELS))
+        return {
+            "Wrong answers, the surest first": confident_mistakes(table, count),
+            f"Labels that were found, an image for each: {', '.join(found)}": list(found.values()),
+        }
     if table.task != "regression":
         return {
             "Wrong answers, the surest first": confident_mistakes(table, count),

@@ -60,6 +60,8 @@ class PredictionBody(BaseModel):
     labels: list[str] | None = Field(None, description="where it may be several: all that are said")
     value: float | None = Field(None, description="the number, where the answer is one")
     answers: dict[str, str | float] | None = Field(None, description="to each of several questions")
+    decision: str | None = Field(None, description="by the rule that saccade evaluate chose, if the model has one")
+    review: bool = Field(False, description="whether the decision is doubtful, so that somebody should look")
     confidence: float | None = Field(description="the probability of the answer; null for a number")
     probabilities: dict[str, float]
     boxes: list[BoxBody]

@@ -15,14 +15,13 @@ from torch import Tensor
 from torchmetrics.functional.classification import binary_auroc, binary_average_precision, binary_calibration_error
 
 from saccade.tasks.labels import join_labels, split_labels
-from saccade.tasks.task import Said, Task, in_turn
+from saccade.tasks.task import Said, Tempered, in_turn
 
 
 @dataclass(frozen=True)
-class Multi(Task):
+class Multi(Tempered):
     """An image has any of the labels `classes`."""
 
-    classes: tuple[str, ...]
     name: ClassVar = "multi"
     best_by: ClassVar = "auroc"
     has_areas: ClassVar = True
@@ -57,7 +56,7 @@ class Multi(Task):
 
     def tell(self, logits: Float[Tensor, "*shape L"]) -> Float[Tensor, "*shape L"]:
         """Sigmoid."""
-        return logits.sigmoid()
+        return self.temper(logits).sigmoid()
 
     def say(self, told: Float[Tensor, " L"]) -> Said:
         """Labels with more than a half; as sure as of the least sure of all of them."""
@@ -76,6 +75,7 @@ class Multi(Task):
 
         accuracy is the share of labels told right, exact_match that of images with all of them right.
         """
+        logits = self.temper(logits)
         truth, said, shares = (target > 0.5).long(), (logits > 0).long(), logits.double().sigmoid()
         both = ((truth.sum(dim=0) > 0) & (truth.sum(dim=0) < len(truth))).nonzero().flatten()
         hits, wrong = (truth & said).sum(dim=0), (truth ^ said).sum(dim=0)

@@ -19,14 +19,13 @@ from torchmetrics.functional.classification import (
     multiclass_cohen_kappa,
 )
 
-from saccade.tasks.task import Said, Task, in_turn
+from saccade.tasks.task import Said, Tempered, in_turn
 
 
 @dataclass(frozen=True)
-class Ordinal(Task):
+class Ordinal(Tempered):
     """An image is of one of the levels `classes`, the lowest first."""
 
-    classes: tuple[str, ...]
     name: ClassVar = "ordinal"
     best_by: ClassVar = "kappa"
 
@@ -62,7 +61,7 @@ class Ordinal(Task):
 
     def tell(self, logits: Float[Tensor, "*shape J"]) -> Float[Tensor, "*shape levels"]:
         """The probability of each level; a step cannot be passed more likely than the one below it."""
-        above = logits.sigmoid().cummin(dim=-1).values
+        above = self.temper(logits).sigmoid().cummin(dim=-1).values
         return F.pad(above, (1, 0), value=1.0) - F.pad(above, (0, 1), value=0.0)
 
     def say(self, told: Float[Tensor, " levels"]) -> Said:
@@ -85,7 +84,7 @@ class Ordinal(Task):
         value = torch.tensor([float(name) for name in self.classes], dtype=torch.float64)
         recall = multiclass_accuracy(said, target, levels, average=None)
         return {
-            "loss": self.loss(logits, target),
+            "loss": self.loss(self.temper(logits), target),
             "accuracy": (said == target).float().mean(),
             "balanced_accuracy": recall[present].mean(),
             "kappa": quadratic_kappa(said, target, levels),

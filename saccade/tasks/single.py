@@ -18,14 +18,13 @@ from torchmetrics.functional.classification import (
 
 from saccade.tasks.labels import as_number
 from saccade.tasks.ordinal import quadratic_kappa
-from saccade.tasks.task import Health, Said, Task, in_turn
+from saccade.tasks.task import Health, Said, Tempered, in_turn
 
 
 @dataclass(frozen=True)
-class Single(Task):
+class Single(Tempered):
     """An image is of one of the `classes`."""
 
-    classes: tuple[str, ...]
     name: ClassVar = "single"
     best_by: ClassVar = "accuracy"
     has_areas: ClassVar = True
@@ -60,7 +59,7 @@ class Single(Task):
 
     def tell(self, logits: Float[Tensor, "*shape L"]) -> Float[Tensor, "*shape L"]:
         """Softmax."""
-        return logits.softmax(dim=-1)
+        return self.temper(logits).softmax(dim=-1)
 
     def say(self, told: Float[Tensor, " L"]) -> Said:
         """The class with the largest share."""
@@ -85,7 +84,7 @@ class Single(Task):
         class `positive` against the rest; without one, means over the classes that have an image. calibration_error is
         the expected one over 15 bins of confidence. Classes that are numbers have the kappa of levels, too.
         """
-        present = target.unique()
+        logits, present = self.temper(logits), target.unique()
         recall = multiclass_accuracy(logits, target, self.outputs, average=None)
         f1 = multiclass_f1_score(logits, target, self.outputs, average=None)
         # In double: answers that are sure would all have the same probability, 1, and no order any more.

@@ -70,6 +70,9 @@ function show(answer) {
   const labels = answer.labels?.join(", ") ?? answer.label;
   $("label").textContent = said.join(" · ") || labels || "none of the labels";
   $("sure").textContent = answer.confidence === null ? "" : `${percent(answer.confidence)} sure`;
+  $("decision").textContent = answer.decision === null ? "" : `Decision: ${decided(answer)}`;
+  $("decision").hidden = answer.decision === null;
+  $("review").hidden = !answer.review;
   $("probabilities").replaceChildren(...ranked.map((one) => bar(answer, one)));
   $("crops").replaceChildren(...answer.crops.map((address, i) => crop(answer, address, i)));
   $("looked").hidden = !answer.boxes.length;
@@ -79,6 +82,12 @@ function show(answer) {
   $("facts").textContent = `${answer.image.name} · ${width} × ${height} px · looked for ${Math.round(answer.milliseconds)} ms`;
   viewer.canvas.setAttribute("aria-label", `${answer.image.name}: ${answer.label}, ${answer.boxes.length} boxes`);
   viewer.show(answer);
+}
+
+// Of several labels it is written `open;short`, and `;` is none of them.
+function decided({ decision, labels }) {
+  if (!labels) return decision;
+  return decision.split(";").filter(Boolean).join(", ") || "none of the labels";
 }
 
 // Of several labels each says which boxes speak for it, and lights the first of them.
