@@ -136,11 +136,8 @@ class Recipe:
             training images, of more their mean over classes)
         final: train on the validation images too and keep the last model, once everything is chosen
         class_weights: weigh classes by the inverse of how frequent they are
-<<<<<<< HEAD
-        logger: where numbers go besides metrics.csv and TensorBoard: mlflow or wandb
-=======
         calibrate: fit a temperature to the validation images at the end, and keep it if probabilities are better by it
->>>>>>> decisions2
+        logger: where numbers go besides metrics.csv and TensorBoard: mlflow or wandb
         precision: 32-true, bf16-mixed or 16-mixed
         accelerator: auto, cpu, gpu, …
         devices: processes or GPUs on each machine

@@ -136,29 +136,19 @@ def _train_tracked(
         )
     for split in ("val", "test"):
         if split in data:
-<<<<<<< HEAD
-            best = files.load_best()
-            summary = _evaluate(files, fabric, best, data[split], split, recipe, console)
-            _show_numbers(summary, console)
-            tracker.add(recipe.plan.total, _scalars(summary, f"best/{split}"))
-        if split == "val" and recipe.training.frozen and step == 0:
-            console.print("kept: the frozen start, with heads that saw the validation images too")
-            files.keep(files.frozen_seeing)
-
-
-def _scalars(summary: Mapping[str, Any], prefix: str) -> dict[str, float]:
-    return {f"{prefix}/{name}": value for name, value in summary.items() if isinstance(value, float)}
-=======
             best, fits = files.load_best(), recipe.calibrate and split == "val" and not recipe.final
             summary = _evaluate(files, fabric, best, data[split], split, recipe, console, calibrates=fits)
             _show_numbers(summary, console)
+            tracker.add(recipe.plan.total, _scalars(summary, f"best/{split}"))
         if split == "val" and recipe.training.frozen and step == 0:
             console.print("kept: the frozen start, with heads that saw the validation images too")
             _keep_seeing(files)
             facts.note(saw_validation=True)
         fabric.barrier()
-    facts.finish()
->>>>>>> decisions2
+
+
+def _scalars(summary: Mapping[str, Any], prefix: str) -> dict[str, float]:
+    return {f"{prefix}/{name}": value for name, value in summary.items() if isinstance(value, float)}
 
 
 def _keep_seeing(files: RunFolder) -> None:
