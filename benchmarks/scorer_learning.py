@@ -18,9 +18,10 @@ from typing import Any
 import torch
 from measure import print_table
 
+from saccade.images import unit_range
 from saccade.building import build_model, load_model
 from saccade.cli.memory import keep_freed_memory
-from saccade.data.dataset import ImageDataset, unit_range
+from saccade.data.dataset import ImageDataset
 from saccade.evaluation import Predictions, gather, measure, predict_batch
 from saccade.training.batches import evaluation_loader, open_records, open_split, training_loader
 from saccade.training.phases import Training

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, overload
 
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped, UInt8
 from torch import Tensor, nn
 
 from saccade.config import ModelConfig
 from saccade.files import told, whole_file
-from saccade.images import Sources, add_positions
+from saccade.images import Sources, TensorImage, add_positions, unit_range
 from saccade.model_files import check_model_files, load_weights, save_weights
 from saccade.module_modes import weights_follow
 from saccade.options import make
@@ -94,6 +94,20 @@ class System(nn.Module):
             )
         return add_positions(image, size)
 
+    def take(self, image: UInt8[Tensor, "B C H W"] | Sources) -> Float[Tensor, "B C H W"] | Sources:
+        """A batch of bytes as this model takes it: to be read in parts if it can, and else as floats of [0, 1].
+
+        Evaluation, prediction, report and page show it images so.
+        """
+        if isinstance(image, Sources) or not self.reads_parts:
+            return unit_range(image)
+        return Sources([TensorImage(pixels) for pixels in image], device=image.device)
+
+    @property
+    def reads_parts(self) -> bool:
+        """Whether the view and regions of an image are all that it reads."""
+        return self.takes_sources and not (self._config and self._config.positions)
+
     def check_images(self, image: Tensor | Sources) -> None:
         """Refuse what is not a batch of images in floating point, and `Sources` where all pixels are needed."""
         channels = self._config.channels if self._config else image.shape[1] if image.ndim == 4 else 3
@@ -106,7 +120,7 @@ class System(nn.Module):
             raise ValueError(
                 f"images have shape {tuple(image.shape)} and dtype {image.dtype}, expected (batch, {channels}, height, "
                 "width) in floating point: add a batch dimension with image[None], make floats of bytes with "
-                "saccade.data.unit_range"
+                "saccade.images.unit_range"
             )
 
     def loss(
