@@ -47,7 +47,7 @@ class System(nn.Module):
     configured: ClassVar[tuple[str, ...]] = ()
     tasks: ClassVar[tuple[str, ...]] = (*TASK_NAMES, "questions")
     own_options: ClassVar[type] = NoOptions
-    takes_sources: bool = True
+    takes_sources: bool = False
     exports_sizes: bool = False
     why_not_export: str | None = None
     folded: bool = False

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float, Int, Shaped, UInt8
+from jaxtyping import Int, Shaped, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 

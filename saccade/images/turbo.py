@@ -13,7 +13,7 @@ COPIED_ROWS = 8  # at once: turned by a quarter, so many pixels lie side by side
 
 
 def decode_jpeg(path: Path, stored: np.ndarray) -> bool:
-    """Fill `stored`, which has the order of the file, H W 3, from one of YCbCr, RGB or gray; False leaves it to Pillow."""
+    """Fill `stored`, H W 3 in the order of the file, from YCbCr, RGB or gray; False leaves the file to Pillow."""
     straight = stored.flags.c_contiguous
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

@@ -147,7 +147,7 @@ class Predictor:
 
     def _join(self, images: Sequence[ReadImage]) -> Any:
         """What the models see of images of one size: parts of each if all can do with that, or floats B 3 H W."""
-        seen = [self.preparation.see(i.pixels) if isinstance(i.pixels, Tensor) else i.pixels for i in images]
+        seen: list[Any] = [self.preparation.see(i.pixels) if isinstance(i.pixels, Tensor) else i.pixels for i in images]
         if self.reader.by_parts:
             return Sources([TensorImage(i) if isinstance(i, Tensor) else i for i in seen], device=self.device)
         pixels = torch.stack([rearrange(i, "c h w -> h w c") for i in seen])

@@ -49,13 +49,13 @@ def read_ahead(reader: Reader, paths: Iterable[str | Path], *, workers: int) -> 
     if not workers:
         yield from map(partial(_load, reader), paths)
         return
-    limits = reader.guard.limits if reader.guard else None
+    first = reader.guard or Guard()
     pool = ThreadPoolExecutor(workers, "reader")
     with ExitStack() as stack:
         stack.callback(pool.shutdown)
         free: SimpleQueue[Reader] = SimpleQueue()
-        for _ in range(workers):
-            free.put(reader._replace(guard=stack.enter_context(Guard(limits).start())) if SUPPORTED else reader)
+        for guard in (first, *(Guard(first.limits) for _ in range(workers - 1))):
+            free.put(reader._replace(guard=stack.enter_context(guard).start()) if SUPPORTED else reader)
         # Whoever stops early waits for no file: what has not begun is dropped, then guards end what has.
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
 

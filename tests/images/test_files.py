@@ -7,8 +7,8 @@ from PIL import ExifTags, Image
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from saccade.images import make_view
 from saccade.images import file as file_module
+from saccade.images import make_view
 from saccade.images.decode import BadImage
 from saccade.images.file import FileImage
 from saccade.images.image_source import open_image

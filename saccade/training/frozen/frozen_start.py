@@ -28,13 +28,13 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from saccade.images import unit_range
 from saccade.building import build_model
 from saccade.config import ModelConfig
 from saccade.data.dataset import Batch
 from saccade.data.groups import deal
 from saccade.data.records import Records
 from saccade.features.cells import CellAttention, with_mirrored
+from saccade.images import unit_range
 from saccade.selection import ignore_outside
 from saccade.system import System
 from saccade.tasks.task import Task

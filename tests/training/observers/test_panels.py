@@ -11,8 +11,8 @@ from tiny import make_spots, tiny_recipe
 from tiny_fit import CrashError, crash_at, fit, make_parts
 from torch.testing import assert_close
 
-from saccade.images import unit_range
 from saccade import ModelConfig, PatchSelectionModel
+from saccade.images import unit_range
 from saccade.preparation import Preparation
 from saccade.runs import RunFolder
 from saccade.training.observers.panels import Panels, glimpse, spread
