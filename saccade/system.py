@@ -8,14 +8,14 @@ from shutil import copyfile
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, TypeVar, overload
 
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped, UInt8
 from torch import Tensor, nn
 
 import saccade
 from saccade.config import ModelConfig
 from saccade.deciding import DecisionRule, make_rule
 from saccade.files import told, whole_file
-from saccade.images import Sources, add_positions
+from saccade.images import Sources, TensorImage, add_positions, unit_range
 from saccade.model_card import CARD, write_card
 from saccade.model_files import check_model_files, load_weights, save_weights, write_checksum
 from saccade.module_modes import weights_follow
@@ -54,7 +54,7 @@ class System(nn.Module):
     configured: ClassVar[tuple[str, ...]] = ()
     tasks: ClassVar[tuple[str, ...]] = (*TASK_NAMES, "questions")
     own_options: ClassVar[type] = NoOptions
-    takes_sources: bool = True
+    takes_sources: bool = False
     exports_sizes: bool = False
     why_not_export: str | None = None
     folded: bool = False
@@ -102,6 +102,20 @@ class System(nn.Module):
             )
         return add_positions(image, size)
 
+    def take(self, image: UInt8[Tensor, "B C H W"] | Sources) -> Float[Tensor, "B C H W"] | Sources:
+        """A batch of bytes as this model takes it: to be read in parts if it can, and else as floats of [0, 1].
+
+        Evaluation, prediction, report and page show it images so.
+        """
+        if isinstance(image, Sources) or not self.reads_parts:
+            return unit_range(image)
+        return Sources([TensorImage(pixels) for pixels in image], device=image.device)
+
+    @property
+    def reads_parts(self) -> bool:
+        """Whether the view and regions of an image are all that it reads."""
+        return self.takes_sources and not (self._config and self._config.positions)
+
     def check_images(self, image: Tensor | Sources) -> None:
         """Refuse what is not a batch of images in floating point, and `Sources` where all pixels are needed."""
         channels = self._config.channels if self._config else image.shape[1] if image.ndim == 4 else 3
@@ -114,7 +128,7 @@ class System(nn.Module):
             raise ValueError(
                 f"images have shape {tuple(image.shape)} and dtype {image.dtype}, expected (batch, {channels}, height, "
                 "width) in floating point: add a batch dimension with image[None], make floats of bytes with "
-                "saccade.data.unit_range"
+                "saccade.images.unit_range"
             )
 
     def loss(

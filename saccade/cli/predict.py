@@ -53,6 +53,13 @@ def _add_arguments(parser: ArgumentParser) -> None:
 def predict(args: Namespace) -> int:
     """Predict every image; 1 if one could not be read or drawn."""
     from saccade.images.guarded import SUPPORTED, Guard
+
+    # It starts while this process imports torch.
+    with Guard().start() if SUPPORTED else nullcontext() as guard:
+        return _check_and_predict(args, guard)
+
+
+def _check_and_predict(args: Namespace, guard: Any) -> int:
     from saccade.predict.image_paths import find_images, is_list, refuse_nothing
     from saccade.predict.line_file import refuse_existing
     from saccade.predict.line_formats import format_of
@@ -77,8 +84,7 @@ def predict(args: Namespace) -> int:
         )
     keep_freed_memory()
     try:
-        with Guard() if SUPPORTED else nullcontext() as guard:
-            return _predict(args, form, images, shard, guard)
+        return _predict(args, form, images, shard, guard)
     except BrokenPipeError:  # whoever read the lines has enough of them
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -97,12 +103,15 @@ def _predict(args: Namespace, form: Any, listed: "ImageList", shard: "Shard", gu
     from saccade.predict import Failure, Predictor
     from saccade.predict.image_paths import common_folder, find_images
     from saccade.predict.line_file import Progress, Writer, open_alone, resume
-    from saccade.predict.pictures import Album
     from saccade.predict.shards import finish
 
     options = {"device": args.device, "compile": args.compile, "max_pixels": args.max_pixels}
     predictor = Predictor(args.run, fold=args.fold, guard=guard, **options)
-    album = Album(common_folder(args.images), args.overlay, args.crops) if args.overlay or args.crops else None
+    album = None
+    if args.overlay or args.crops:
+        from saccade.predict.pictures import Album  # and with it matplotlib
+
+        album = Album(common_folder(args.images), args.overlay, args.crops)
     images, before = shard.share(find_images(args.images)), Progress()
     total = shard.count(listed)
     opened: Any = open_alone(args.out, resumes=args.resume) if args.out else nullcontext(sys.stdout.buffer)

@@ -9,6 +9,7 @@ Files are read in processes that can be killed: one that hangs its reader, or en
 """
 
 import hashlib
+import logging
 import math
 import os
 from collections import Counter, defaultdict
@@ -38,6 +39,8 @@ from saccade.images.guarded import SUPPORTED, Guard
 from saccade.images.image_source import open_file
 from saccade.images.pyramid import NotASlideError
 from saccade.images.slide import SlideImage
+
+log = logging.getLogger(__name__)
 
 PLAIN_LINES = 10
 SHOWN_LEAKS = 20
@@ -142,6 +145,18 @@ def _huge_slide(path: Path, guard: Guard | None, max_pixels: int) -> SlideImage 
 
 def _small_view(slide: SlideImage) -> np.ndarray:
     return slide.view(min(1.0, SLIDE_VIEW_PX / max(slide.size))).numpy()
+
+
+def leave_out_bad(records: Records, max_pixels: int) -> tuple[Records, list[BadImage]]:
+    """The records whose files can be read, and what is wrong with the others, which is logged."""
+    findings = tuple(examine(records, max_pixels=max_pixels))
+    bad = Report(records, findings).bad()
+    for error in bad:
+        log.warning("left out %s", error)
+    if bad:
+        log.warning("left out %d of %d images that cannot be read", len(bad), len(findings))
+    kept = tuple(r for r, finding in zip(records.records, findings, strict=True) if finding.bad is None)
+    return records._replace(records=kept), bad
 
 
 def follow(findings: Iterable[Finding], total: int, console: Console) -> Iterator[Finding]:

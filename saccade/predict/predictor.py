@@ -24,8 +24,7 @@ from torch import Tensor
 
 from saccade.building import load_model
 from saccade.config import ModelConfig
-from saccade.data.dataset import unit_range
-from saccade.images import Guard, Sources
+from saccade.images import Guard, Sources, TensorImage, unit_range
 from saccade.inference import for_inference
 from saccade.looking import Look, look_at, make_picture, who_speaks
 from saccade.output import Output
@@ -73,8 +72,7 @@ class Predictor:
         self.classes, self.rule = self.task.classes, models[0].rule
         limit = max_pixels or config.preparation.max_pixels
         self.preparation = replace(config.preparation, max_pixels=limit)
-        by_parts = all(each.takes_sources and not each.config.positions for each in models)
-        self.reader = Reader(self.preparation, by_parts=by_parts, guard=guard)
+        self.reader = Reader(self.preparation, by_parts=all(each.reads_parts for each in models), guard=guard)
 
     def __call__(self, image: AnyImage, *, crops: bool = False, picture: bool = False) -> Prediction:
         """The answer for a path, a Pillow image, an array H W 3 or H W, a tensor 3 H W, or an `ImageSource`.
@@ -113,7 +111,7 @@ class Predictor:
     def answer(self, images: Sequence[ReadImage], *, crops: bool = False, picture: bool = False) -> list[Prediction]:
         """The predictions for images of one size that `reader` has read."""
         begin = time.perf_counter()
-        seen = self.preparation.see(self._join(images))
+        seen = self._join(images)
         outputs: list[Output] = [model(seen) for model in self.models]
         told = [model.task.tell(output.logits.float()) for model, output in zip(self.models, outputs, strict=True)]
         each = torch.stack(told).cpu()  # waits for a GPU, too
@@ -152,11 +150,12 @@ class Predictor:
         return model.evidence(output) if self.task.names_several and output.chooses else None
 
     def _join(self, images: Sequence[ReadImage]) -> Any:
-        """Images → floats B 3 H W, or the sources of images too large for that."""
-        tensors = [rearrange(i.pixels, "c h w -> h w c") for i in images if isinstance(i.pixels, Tensor)]
-        if tensors:
-            return unit_range(rearrange(torch.stack(tensors), "b h w c -> b c h w").to(self.device))
-        return Sources([i.pixels for i in images if not isinstance(i.pixels, Tensor)], device=self.device)
+        """What the models see of images of one size: parts of each if all can do with that, or floats B 3 H W."""
+        seen: list[Any] = [self.preparation.see(i.pixels) if isinstance(i.pixels, Tensor) else i.pixels for i in images]
+        if self.reader.by_parts:
+            return Sources([TensorImage(i) if isinstance(i, Tensor) else i for i in seen], device=self.device)
+        pixels = torch.stack([rearrange(i, "c h w -> h w c") for i in seen])
+        return unit_range(rearrange(pixels, "b h w c -> b c h w").to(self.device))
 
 
 def _find_models(path: str | Path, fold: str | None) -> list[Path]:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.data.dataset import ImageDataset, batch_of_one, unit_range
+from saccade.data.dataset import ImageDataset, batch_of_one
 from saccade.data.records import Record, Records
 from saccade.looking import Look, look_at, make_picture, who_speaks
 from saccade.runs.prediction_tables import PredictionRow, PredictionTable
@@ -94,8 +94,8 @@ def examine(model: System, row: PredictionRow) -> Examined:
     preparation = model.config.preparation
     # Its label is not asked for: whatever it means, it is one.
     sample = ImageDataset(Records(Path(), (row.label,), (record,)), preparation=preparation)[0]
-    shown = unit_range(batch_of_one(sample.image))
-    seen = preparation.see(shown.to(next(model.parameters()).device))
+    shown = batch_of_one(sample.image)
+    seen = model.take(preparation.see(shown.to(next(model.parameters()).device)))
     output = model(seen)
     size = (shown.shape[-2], shown.shape[-1])
     evidence = model.evidence(output) if model.task.names_several and output.chooses else None

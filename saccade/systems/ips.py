@@ -86,6 +86,7 @@ class IPS(System):
     """
 
     configured = ("extraction", "features", "prediction")
+    takes_sources = True
     own_options = IPSOptions
     options: IPSOptions
 

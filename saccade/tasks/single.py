@@ -8,13 +8,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
-from torchmetrics.functional.classification import (
-    multiclass_accuracy,
-    multiclass_auroc,
-    multiclass_average_precision,
-    multiclass_calibration_error,
-    multiclass_f1_score,
-)
 
 from saccade.tasks.labels import as_number
 from saccade.tasks.ordinal import quadratic_kappa
@@ -84,12 +77,14 @@ class Single(Tempered):
         class `positive` against the rest; without one, means over the classes that have an image. calibration_error is
         the expected one over 15 bins of confidence. Classes that are numbers have the kappa of levels, too.
         """
+        from torchmetrics.functional import classification as metrics  # a second that no prediction waits for
+
         logits, present = self.temper(logits), target.unique()
-        recall = multiclass_accuracy(logits, target, self.outputs, average=None)
-        f1 = multiclass_f1_score(logits, target, self.outputs, average=None)
+        recall = metrics.multiclass_accuracy(logits, target, self.outputs, average=None)
+        f1 = metrics.multiclass_f1_score(logits, target, self.outputs, average=None)
         # In double: answers that are sure would all have the same probability, 1, and no order any more.
         shares = logits.double().softmax(dim=1)
-        precision = multiclass_average_precision(shares, target, self.outputs, average=None)
+        precision = metrics.multiclass_average_precision(shares, target, self.outputs, average=None)
         told = present if positive is None else present[present == positive]
         return {
             "loss": F.cross_entropy(logits, target),
@@ -98,7 +93,7 @@ class Single(Tempered):
             "f1": f1[present].mean(),
             "average_precision": precision[told].mean(),
             "auroc": _auroc(shares, target, present, told),
-            "calibration_error": multiclass_calibration_error(shares, target, self.outputs),
+            "calibration_error": metrics.multiclass_calibration_error(shares, target, self.outputs),
             **self._kappa(logits.argmax(dim=1), target),
         }
 
@@ -137,6 +132,8 @@ class Single(Tempered):
 
 def _auroc(shares: Tensor, label: Tensor, present: Tensor, told: Tensor) -> Tensor:
     """NaN where all images are of one class: there is nothing to tell apart."""
+    from torchmetrics.functional import classification as metrics
+
     if len(present) < 2:
         return torch.tensor(torch.nan)
-    return multiclass_auroc(shares, label, shares.shape[1], average=None)[told].mean()
+    return metrics.multiclass_auroc(shares, label, shares.shape[1], average=None)[told].mean()
