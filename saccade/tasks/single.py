@@ -75,7 +75,8 @@ class Single(Tempered):
         balanced_accuracy and f1 are means over the classes that have an image: of how many of the class are right, and
         of F1. average_precision and auroc are the areas under precision against recall and under the ROC curve of the
         class `positive` against the rest; without one, means over the classes that have an image. calibration_error is
-        the expected one over 15 bins of confidence. Classes that are numbers have the kappa of levels, too.
+        the expected one over 15 bins of confidence. Classes that are numbers, and not all whole ones, which may be
+        names, have the kappa of levels, too.
         """
         from torchmetrics.functional import classification as metrics  # a second that no prediction waits for
 
@@ -99,7 +100,7 @@ class Single(Tempered):
 
     def _kappa(self, said: Int[Tensor, " n"], target: Int[Tensor, " n"]) -> dict[str, float]:
         numbers = [number for name in self.classes if (number := as_number(name)) is not None]
-        if len(numbers) < max(self.outputs, 3):  # of two classes the order is nothing
+        if len(numbers) < self.outputs or all(number.is_integer() for number in numbers):
             return {}
         level = torch.tensor(numbers).argsort().argsort().to(target)
         return {"kappa": quadratic_kappa(level[said], level[target], self.outputs)}

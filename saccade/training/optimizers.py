@@ -9,7 +9,7 @@ With T steps after w label-free ones, x = (step − w) / T and the warm-up share
     piecewise    lr · factor^(number of milestones ≤ x)
 
 and after the label-free steps the scorer's is that, times the phase's `scorer.rate`, times a line from `scorer.start`
-at x = 0 to 1 at x = `RISE`. It depends on the step alone, so a run that resumes needs no more than the step.
+at x = 0 to 1 at x = `scorer.rise`. It depends on the step alone, so a run that resumes needs no more than the step.
 
 Weight decay is torch's: AdamW takes p · lr · weight_decay away, SGD adds weight_decay · p to the gradient (the paper's
 setting for CUB). The paper's AdamW takes p · weight_decay away, times the schedule but not times the highest learning
@@ -26,8 +26,6 @@ from torch.optim import SGD, AdamW, Optimizer
 from saccade.training.recipe import Recipe, Schedule
 
 GroupName = Literal["scorer", "rest"]
-
-RISE = 0.2
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adamw": AdamW, "sgd": SGD}
 
@@ -86,7 +84,7 @@ def learning_rate(recipe: Recipe, group: GroupName, step: int) -> float:
     rate = options.lr * _shape(recipe.schedule, x)
     if group == "rest":
         return rate
-    return rate * phase.scorer.rate * _rise(x, RISE, start=phase.scorer.start)
+    return rate * phase.scorer.rate * _rise(x, phase.scorer.rise, start=phase.scorer.start)
 
 
 def _shape(schedule: Schedule, x: float) -> float:

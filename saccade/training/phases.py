@@ -29,15 +29,17 @@ class ScorerRate:
     """The scorer's learning rate relative to that of the rest.
 
     Args:
-        rate: what it is once it has risen, over a fifth of the labeled steps
+        rate: what it is once it has risen
         start: the share of `rate` it has at the first label
+        rise: the share of the labeled steps over which it rises to `rate`
     """
 
     rate: float = 1.0
     start: float = 1.0
+    rise: float = 0.2
 
     def __post_init__(self) -> None:
-        check_ranges("training.scorer", self, rate=POSITIVE, start=SHARE)
+        check_ranges("training.scorer", self, rate=POSITIVE, start=SHARE, rise=SHARE)
 
 
 @dataclass(frozen=True)
