@@ -64,6 +64,9 @@ def test_a_rule_chosen_is_kept_and_a_copied_model_decides_alike(trained, spots, 
     assert load_model(tmp_path / "again").config.decision == summary["decision"]
     assert model.rule.decide(list(here.probabilities.values())) == (here.decision, here.review)
     assert line_formats.as_tree(here)["decision"] == here.decision
+    schema = pytest.importorskip("saccade.serve.schema", reason="needs the extra `serve`")
+    body = schema.describe_prediction(here, "token", "000.png")
+    assert (body.decision, body.review) == (here.decision, here.review)
 
 
 def test_predict_writes_decisions_and_does_not_mix_lines_with_and_without(trained, spots, tmp_path, capsys):
