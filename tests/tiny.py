@@ -48,7 +48,7 @@ def tiny_recipe(data: Path, **changes: Any) -> Recipe:
     recipe = Recipe(
         data=options,
         model=stages,
-        training=Training(label_free=LabelFreeOptions(steps=4, lr=1e-3)),
+        training=Training(label_free=LabelFreeOptions(steps=4)),
         steps=12,
         batch=4,
         validate_every=5,

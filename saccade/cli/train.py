@@ -240,13 +240,14 @@ def show_choices(choices: "Sequence[Choice]") -> "Table":
     reasons = {choice.key: choice for choice in choices}
     for key, name in SHOWN.items():
         if key in reasons:
-            value = reasons[key].value
-            shown = value.get("model", value["name"].replace(",", ", ")) if isinstance(value, dict) else _say(value)
-            table.add_row(name, escape(shown), escape(reasons[key].reason))  # which may name what rich takes for markup
+            choice = reasons[key]  # whose words may be what rich takes for markup
+            table.add_row(name, escape(choice.said or _say(choice.value)), escape(choice.reason))
     return table
 
 
 def _say(value: Any) -> str:
+    if isinstance(value, dict):
+        return value.get("model", value["name"].replace(",", ", "))
     if isinstance(value, float):
         return f"{value:.3g}"
     return "×".join(map(str, value)) if isinstance(value, list) else str(value).replace("_", " ")
@@ -264,7 +265,7 @@ def _fit_minutes(
     console.print("timing a few steps …", highlight=False)
     seed_everything(recipe.seed, verbose=False)
     data = open_data(recipe, records)
-    fitted = fit_into(recipe, make_learner(recipe, data), data["train"], minutes, any_precision=any_precision)
+    fitted = fit_into(recipe, make_learner(recipe, data), data, minutes, any_precision=any_precision)
     before = ", after a few minutes for the frozen start" if recipe.training.frozen else ""
     console.print(
         f"{fitted.recipe.steps:,} steps of {recipe.batch} images, about {round_minutes(fitted.minutes)} of training"

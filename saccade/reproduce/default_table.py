@@ -36,7 +36,7 @@ GENERATED = {
     "megapixel_mnist_small": "megapixel_mnist_small/perturbed",
     "megapixel_mnist": "megapixel_mnist/perturbed",
 }
-WITH_WEIGHTS = ("kolektor_folds", "speed_limits", "cub_sparrows", "elpv")
+WITH_WEIGHTS = ("kolektor_folds", "speed_limits", "cub_sparrows", "elpv", "deeppcb", "elpv_levels")
 FOLDS = {"kolektor_folds": ("0", "1", "2")}
 MINUTES = {"megapixel_mnist": 60}
 
@@ -45,6 +45,7 @@ CNN = "--model.system=cnn"
 EQUAL_SCALE = {"kolektor_folds": 0.4, "speed_limits": 0.39, "elpv": 0.95}
 PAPER = (
     "--training.name=paper",
+    "--model.selection.name=perturbed",
     "--model.aggregation.name=mean",
     "--model.selection.sigma=0.05",
     "--model.selection.gradient_per_sigma=false",
@@ -52,8 +53,8 @@ PAPER = (
 SLOWEST = "--training.scorer.rate=1e-9"
 
 
-def _rows(name: str, data: str, label: str, *flags: str, seeds: int) -> tuple[Row, ...]:
-    """What a column has for a data set: a row, or one for each of its folds."""
+def own_rows(name: str, data: str, label: str, *flags: str, seeds: int) -> tuple[Row, ...]:
+    """What a column has for a data set that is trained as one's own: a row, or one for each of its folds."""
     minutes = (f"--minutes={MINUTES[data]}",) if data in MINUTES else ()
     rows = []
     for fold in FOLDS.get(data, ("",)):
@@ -73,16 +74,16 @@ def _columns(data: str) -> tuple[Row, ...]:
     scale = EQUAL_SCALE.get(data)
     equal = (CNN, f"--model.view.scale={scale}") if scale else (CNN,)
     compared = (
-        *_rows("default", data, DEFAULT, seeds=3),
-        *_rows("cnn", data, "CNN, as many multiply-adds", *equal, seeds=3),
-        *_rows("random", data, "patches at random", "--model.selection.name=random", seeds=1),
+        *own_rows("default", data, DEFAULT, seeds=3),
+        *own_rows("cnn", data, "CNN, as many multiply-adds", *equal, seeds=3),
+        *own_rows("random", data, "patches at random", "--model.selection.name=random", seeds=1),
     )
     if data in WITH_WEIGHTS:
-        return (*compared, *_rows("cnn_full", data, "CNN, whole image", CNN, "--model.view.scale=1", seeds=1))
+        return (*compared, *own_rows("cnn_full", data, "CNN, whole image", CNN, "--model.view.scale=1", seeds=1))
     return (
         *compared,
-        *_rows("frozen_scorer", data, "scorer frozen after its label-free steps", SLOWEST, seeds=1),
-        *_rows("paper", data, "the paper's training", *PAPER, seeds=1),
+        *own_rows("frozen_scorer", data, "scorer frozen after its label-free steps", SLOWEST, seeds=1),
+        *own_rows("paper", data, "the paper's training", *PAPER, seeds=1),
     )
 
 

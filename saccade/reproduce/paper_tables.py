@@ -4,7 +4,7 @@ A row that differs from another in one number is the same recipe with a flag. On
 at inference is the same run, evaluated again.
 """
 
-from saccade.reproduce import default_table
+from saccade.reproduce import default_table, tasks_table
 from saccade.reproduce.own_tables import GRADIENTS, MNIST, REAL, SYSTEMS
 from saccade.reproduce.table_types import (
     ACCURACY,
@@ -321,4 +321,6 @@ CUB = Table(
 )
 
 PAPER = (TRAFFIC, SINKHORN, BILLIARD, SIGMA, CUB)
-TABLES = {table.name: table for table in (*PAPER, SYSTEMS, MNIST, REAL, GRADIENTS, default_table.TABLE)}
+TABLES = {
+    table.name: table for table in (*PAPER, SYSTEMS, MNIST, REAL, GRADIENTS, default_table.TABLE, tasks_table.TABLE)
+}

@@ -83,12 +83,11 @@ class Ordinal(Tempered):
         said, levels, present = self._levels(logits), len(self.classes), target.unique()
         value = torch.tensor([float(name) for name in self.classes], dtype=torch.float64)
         recall = multiclass_accuracy(said, target, levels, average=None)
-        one = len(torch.cat([said, target]).unique()) < 2
         return {
             "loss": self.loss(self.temper(logits), target),
             "accuracy": (said == target).float().mean(),
             "balanced_accuracy": recall[present].mean(),
-            "kappa": torch.nan if one else multiclass_cohen_kappa(said, target, levels, weights="quadratic"),
+            "kappa": quadratic_kappa(said, target, levels),
             "mean_absolute_error": (value[said] - value[target]).abs().mean(),
             "calibration_error": multiclass_calibration_error(self.tell(logits.double()), target, levels),
         }
@@ -100,3 +99,14 @@ class Ordinal(Tempered):
 
     def logit_of(self, name: str) -> None:
         """None: what speaks for a middle level is no single logit."""
+
+
+def quadratic_kappa(said: Int[Tensor, " n"], target: Int[Tensor, " n"], levels: int) -> float:
+    """Agreement beyond chance, a mistake weighing the square of its distance (Cohen); NaN where all is of one level.
+
+    >>> round(quadratic_kappa(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1, 2, 1]), 3), 3)
+    0.8
+    """
+    if len(torch.cat([said, target]).unique()) < 2:
+        return torch.nan
+    return float(multiclass_cohen_kappa(said, target, levels, weights="quadratic"))

@@ -16,6 +16,8 @@ from torchmetrics.functional.classification import (
     multiclass_f1_score,
 )
 
+from saccade.tasks.labels import as_number
+from saccade.tasks.ordinal import quadratic_kappa
 from saccade.tasks.task import Health, Said, Tempered, in_turn
 
 
@@ -80,7 +82,7 @@ class Single(Tempered):
         balanced_accuracy and f1 are means over the classes that have an image: of how many of the class are right, and
         of F1. average_precision and auroc are the areas under precision against recall and under the ROC curve of the
         class `positive` against the rest; without one, means over the classes that have an image. calibration_error is
-        the expected one over 15 bins of confidence.
+        the expected one over 15 bins of confidence. Classes that are numbers have the kappa of levels, too.
         """
         logits, present = self.temper(logits), target.unique()
         recall = multiclass_accuracy(logits, target, self.outputs, average=None)
@@ -97,7 +99,15 @@ class Single(Tempered):
             "average_precision": precision[told].mean(),
             "auroc": _auroc(shares, target, present, told),
             "calibration_error": multiclass_calibration_error(shares, target, self.outputs),
+            **self._kappa(logits.argmax(dim=1), target),
         }
+
+    def _kappa(self, said: Int[Tensor, " n"], target: Int[Tensor, " n"]) -> dict[str, float]:
+        numbers = [number for name in self.classes if (number := as_number(name)) is not None]
+        if len(numbers) < max(self.outputs, 3):  # of two classes the order is nothing
+            return {}
+        level = torch.tensor(numbers).argsort().argsort().to(target)
+        return {"kappa": quadratic_kappa(level[said], level[target], self.outputs)}
 
     def prior_loss(self, target: Int[Tensor, " n"]) -> float:
         """The entropy of the classes."""

@@ -15,7 +15,8 @@ from saccade.training.recipe import Recipe
 
 def make_fabric(recipe: Recipe) -> Fabric:
     """A Fabric as the recipe says; its `launch` starts the other processes."""
-    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
+    for part in ("fabric", "pytorch"):  # whichever was imported last is what Lightning's words come from
+        logging.getLogger(f"lightning.{part}").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")
     # With it, gradients of weights that a step uses twice would be summed in half precision.
     torch.set_autocast_cache_enabled(False)

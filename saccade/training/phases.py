@@ -125,16 +125,14 @@ class LabelFreeOptions:
 
     Args:
         steps: how many there are; 0 leaves them out
-        lr: their learning rate
         focus: 0 to learn the detail of every candidate; above it, only where most is missing, the more so the higher
     """
 
     steps: int | None = None
-    lr: float | None = None
     focus: float | None = None
 
     def __post_init__(self) -> None:
-        check_ranges("training.label_free", self, steps=NOT_NEGATIVE, lr=POSITIVE, focus=NOT_NEGATIVE)
+        check_ranges("training.label_free", self, steps=NOT_NEGATIVE, focus=NOT_NEGATIVE)
 
 
 @dataclass(frozen=True)
@@ -142,17 +140,15 @@ class ScorerOptions:
     """The scorer's learning rate relative to that of the rest, from the first label on.
 
     Args:
-        rate: what it is once it has risen
+        rate: what it is once it has risen, over a fifth of the labeled steps
         start: the share of `rate` it has at the first label
-        rise: the share of the labeled steps over which it rises to `rate`
     """
 
     rate: float | None = None
     start: float | None = None
-    rise: float | None = None
 
     def __post_init__(self) -> None:
-        check_ranges("training.scorer", self, rate=POSITIVE, start=SHARE, rise=SHARE)
+        check_ranges("training.scorer", self, rate=POSITIVE, start=SHARE)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from saccade.training.phases import Plan, Training
 
 BATCH = Range("at least 1, and at most 1,000,000", lambda value: 1 <= value <= 1_000_000)
 BELOW_ONE = Range("0 or more and below 1", lambda value: 0 <= value < 1)
+VALIDATIONS = 20  # of a run, unless it says how many steps lie between two of them
 BestBy = Literal[
     "accuracy", "balanced_accuracy", "average_precision", "auroc", "f1", "kappa", "mean_absolute_error", "loss"
 ]
@@ -174,7 +175,7 @@ class Recipe:
     @property
     def leg(self) -> int:
         """Steps between two validations."""
-        return self.validate_every or max(1, self.plan.total // 20)
+        return self.validate_every or max(1, self.plan.total // VALIDATIONS)
 
     def found_from_anywhere(self) -> "Recipe":
         """The same with the whole path of its data: a run is evaluated from other folders than it was started in."""

@@ -41,9 +41,10 @@ def test_different_plans_have_different_folders():
     assert len({run_name(plan) for plan in PLANS}) == len(PLANS)
 
 
-def test_every_plan_for_own_images_is_told_by_its_folder_and_its_command_alone():
-    table = TABLES["default"]
-    assert len({run_name(plan) for plan in OWN}) == len(OWN) == len(table.rows)
+@pytest.mark.parametrize("name", ["default", "tasks"])
+def test_every_plan_for_own_images_is_told_by_its_folder_and_its_command_alone(name):
+    table = TABLES[name]
+    assert len({run_name(plan) for plan in OWN}) == len(OWN) == len(TABLES["default"].rows) + len(TABLES["tasks"].rows)
     request = Request(table, data=Path("/sets"), weights=Path("/w.safetensors"))
     for job in (make_job(request, row, 2) for row in table.rows):
         job.recipe.check_together()  # as a user's own words are checked

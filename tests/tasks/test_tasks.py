@@ -149,6 +149,16 @@ def test_the_kappa_is_that_of_quadratic_weights():
     assert float(task.measure(logits, target)["kappa"]) == pytest.approx(expected, abs=1e-6)
 
 
+def test_classes_that_are_numbers_have_the_kappa_of_levels_whatever_their_order():
+    target, said = torch.tensor([0, 1, 2, 2, 1]), torch.tensor([0, 2, 2, 1, 1])
+    single = Single(("20", "100", "50")).measure(F.one_hot(said, 3).float(), target)
+    order = torch.tensor([0, 2, 1])  # of 20, 100 and 50
+    above = (order[said][:, None] > torch.arange(2)).float() - 0.5
+    levels = Ordinal(("20", "50", "100")).measure(above, order[target])
+    assert single["kappa"] == levels["kappa"] == pytest.approx(1 - 0.4 / 1.12)  # squared distances, by chance 1.12
+    assert "kappa" not in Single(("a", "b", "3")).measure(F.one_hot(said, 3).float(), target)
+
+
 def test_a_number_is_measured_in_its_own_unit():
     generator = seeded(4)
     target = 100 + 20 * torch.randn(40, generator=generator)

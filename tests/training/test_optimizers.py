@@ -43,7 +43,7 @@ def recipe_with(
     constant = Schedule(name="constant", warm_up=0.0)
     return Recipe(
         steps=steps,
-        training=Training(label_free=LabelFreeOptions(label_free, lr=2e-3), scorer=scorer or ScorerOptions()),
+        training=Training(label_free=LabelFreeOptions(label_free), scorer=scorer or ScorerOptions()),
         schedule=schedule or constant,
         optimizer=Optimizer(**optimizer),
     )
@@ -99,17 +99,17 @@ def test_piecewise_falls_at_its_milestones(steps):
 
 
 def test_the_scorer_has_its_own_rate_and_rises_in_a_line():
-    recipe = recipe_with(lr=1e-3, scorer=ScorerOptions(rate=0.5, start=0.2, rise=0.4))
-    rates = [learning_rate(recipe, "scorer", step) for step in (0, 10, 20, 40, 99)]
+    recipe = recipe_with(lr=1e-3, scorer=ScorerOptions(rate=0.5, start=0.2))
+    rates = [learning_rate(recipe, "scorer", step) for step in (0, 5, 10, 20, 99)]
     assert rates == pytest.approx([1e-4, 2e-4, 3e-4, 5e-4, 5e-4])
-    at_once = recipe_with(lr=1e-3, scorer=ScorerOptions(rate=0.5, start=0.2, rise=0.0))
+    at_once = recipe_with(lr=1e-3, scorer=ScorerOptions(rate=0.5))
     assert learning_rate(at_once, "scorer", 0) == pytest.approx(5e-4)
 
 
 def test_before_the_first_label_only_the_scorer_learns():
     recipe = recipe_with(label_free=7, schedule=Schedule(name="cosine", warm_up=0.1), lr=1e-4)
     without = replace(recipe, training=Training())
-    assert [learning_rate(recipe, "scorer", step) for step in range(7)] == [2e-3] * 7
+    assert [learning_rate(recipe, "scorer", step) for step in range(7)] == [3e-3] * 7
     assert [learning_rate(recipe, "rest", step) for step in range(7)] == [0.0] * 7
     for group in ("scorer", "rest"):
         later = [learning_rate(recipe, group, 7 + step) for step in range(101)]
@@ -121,7 +121,7 @@ def test_the_optimizer_gets_exactly_these_rates():
     recipe = recipe_with(steps=20, label_free=5, schedule=Schedule(warm_up=0.2), lr=3e-4, scorer=rising)
     optimizer = make_optimizer(Toy(), recipe)
     before = {group["name"]: group["lr"] for group in optimizer.param_groups}
-    assert before == {"scorer": 2e-3, "rest": 0.0}
+    assert before == {"scorer": 3e-3, "rest": 0.0}
     for step in range(26):
         prepare_step(optimizer, recipe, step)
         for group in optimizer.param_groups:

@@ -69,9 +69,9 @@ def test_what_a_recipe_overrides_holds_in_every_labeled_phase():
 
 
 def test_any_training_can_begin_without_labels():
-    training = Training("paper", LabelFreeOptions(5, lr=1e-4, focus=2.0))
+    training = Training("paper", LabelFreeOptions(5, focus=2.0))
     first, second = Plan(training, 10).spans
-    assert (first.phase.name, first.end, first.phase.lr, first.phase.loss) == ("label_free", 5, 1e-4, {"focus": 2.0})
+    assert (first.phase.name, first.end, first.phase.lr, first.phase.loss) == ("label_free", 5, 3e-3, {"focus": 2.0})
     assert second.phase.loss == {"entropy_coefficient": 0.01}
 
 

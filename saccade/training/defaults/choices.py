@@ -10,11 +10,12 @@ Size = tuple[int, int]
 
 
 class Choice(NamedTuple):
-    """A value of the recipe, `key` with dots, and why it was chosen."""
+    """A value of the recipe, `key` with dots, and why it was chosen; `said` in words where the value says little."""
 
     key: str
     value: Any
     reason: str
+    said: str = ""
 
 
 class Known(NamedTuple):

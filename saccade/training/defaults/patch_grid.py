@@ -1,8 +1,8 @@
 """Images → patch size, K and view, so that they fit one another and what the user gave.
 
          a network with weights                       a network from nothing
-patch    a fifth of the shorter side, rounded up      a sixth of the shorter side, 32 to 64 px, what a thin
-         to 32 px, 64 to 192 px                       network reads
+patch    a fifth of the shorter side, rounded up      a sixth of the shorter side, rounded down to 8 px, 32 to
+         to 32 px, 64 to 192 px                       64 px, what a thin network reads
 K        5                                            10
 view     50,000 px                                    36,000 px, at most a third as high and wide as the image
 
@@ -11,7 +11,7 @@ apart, so that nothing falls between them, and there are at least four for each 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -23,18 +23,21 @@ from saccade.training.defaults.choices import Choice, Known, Size, percent, show
 
 
 class Rule(NamedTuple):
-    """How many patches, of which part of the shorter side, in which limits, multiples of what; pixels of the view."""
+    """How many patches, of which part of the shorter side, in which limits, `rounded` to multiples of what; pixels of
+    the view.
+    """
 
     k: int
     parts: int
     least_px: int
     most_px: int
     multiple_px: int
+    rounded: Callable[[float], int]
     view_px: int
 
 
-WITH_WEIGHTS = Rule(k=5, parts=5, least_px=64, most_px=192, multiple_px=32, view_px=50_000)
-FROM_NOTHING = Rule(k=10, parts=6, least_px=32, most_px=64, multiple_px=8, view_px=36_000)
+WITH_WEIGHTS = Rule(k=5, parts=5, least_px=64, most_px=192, multiple_px=32, rounded=math.ceil, view_px=50_000)
+FROM_NOTHING = Rule(k=10, parts=6, least_px=32, most_px=64, multiple_px=8, rounded=math.floor, view_px=36_000)
 MOST_SHARE = 0.25
 SMALL_IMAGE_PX = 96
 LEAST_SHRINK = 3
@@ -61,7 +64,7 @@ def choose_sizes(known: Known) -> Iterator[Choice]:
     if known.images.odd:
         odd = ", ".join(map(show, [*dict.fromkeys(known.images.odd)][:3]))
         reason += f"; far from the rest, and without a say in patch, K and view: {odd}; leave out what is a mistake"
-    yield Choice("model.preparation.resize", None, reason)
+    yield Choice("model.preparation.resize", None, reason, "as they are")
 
 
 def choose_patch(known: Known) -> Iterator[Choice]:
@@ -72,7 +75,8 @@ def choose_patch(known: Known) -> Iterator[Choice]:
         _refuse_too_large(known)
         return
     rule, shortest = _rule(known), known.images.shortest
-    side = min(max(math.ceil(shortest / rule.parts / rule.multiple_px) * rule.multiple_px, rule.least_px), rule.most_px)
+    part = rule.rounded(shortest / rule.parts / rule.multiple_px) * rule.multiple_px
+    side = min(max(part, rule.least_px), rule.most_px)
     # It must go twice into the shortest side of an image, and into that of a tiny one once.
     side = min(side, shortest // 16 * 8 if shortest >= 16 else min(8, shortest))
     reason = (
@@ -163,8 +167,8 @@ def _scale_and_pool(known: Known) -> tuple[float, int]:
         return scale, next((pool for pool in pools if _fits(known, scale, pool)), pools[-1])
     wanted = _wanted(known)
     coarsest = {pool: max((n for n in range(1, wanted + 1) if _fits(known, 1 / n, pool)), default=0) for pool in pools}
-    # A scorer with finer pooling costs less than one that looks at more than four times the pixels.
-    near_enough = (pool for pool in pools if 2 * coarsest[pool] >= wanted)
+    # A scorer with finer pooling costs less than one that looks at more than twice the pixels.
+    near_enough = (pool for pool in pools if 2 * coarsest[pool] ** 2 >= wanted**2)
     pool = next(near_enough, max(pools, key=lambda pool: (coarsest[pool], -pool)))
     return 1 / max(coarsest[pool], 1), pool
 

@@ -127,7 +127,7 @@ def choose_balance(known: Known) -> Iterator[Choice]:
         return
     reason = f"the largest class has {max(counts):,} training images, the smallest {min(counts):,}"
     if "class_weights" not in known.values:
-        yield Choice("training.evenly", EVENLY, f"{reason}: at first batches hold as many of each")
+        yield Choice("training.evenly", EVENLY, f"{reason}: at first batches hold as many of each", "dealt evenly")
     yield Choice("best_by", "balanced_accuracy", f"{reason}: plain accuracy would reward naming the largest")
 
 
@@ -196,7 +196,7 @@ def _choose_frozen(known: Known) -> Iterator[Choice]:
     if judges < FEWEST_JUDGES:
         reason = f"heads are fitted to the network as it is; {judges} validation images cannot tell what tuning gains"
         yield Choice("steps", 0, reason)
-    yield Choice("training.name", "tuned", reason)
+    yield Choice("training.name", "tuned", reason, "frozen start" if judges < FEWEST_JUDGES else "frozen start, tuned")
     yield Choice("training.frozen", True, reason)
     yield Choice("model.scorer", {"name": "backbone", "glance": True}, "the same network looks at the view")
     yield Choice("model.selection.name", "diverse", "patches that do not overlap")
@@ -209,6 +209,7 @@ def _choose_frozen(known: Known) -> Iterator[Choice]:
 def _choose_guided(known: Known) -> Iterator[Choice]:
     reason = "the scorer first learns, without labels, where detail is lost; patches lie there until the network reads"
     yield Choice("training.name", "guided_by_scores", reason)
+    yield Choice("model.selection.name", "diverse", "patches that do not overlap")
     if known.values.get("model.preparation.stream"):
         yield Choice("training.label_free.focus", FOCUS, "few of the many candidates of such an image show anything")
     yield from _choose_noise(known)

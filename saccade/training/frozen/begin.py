@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 from lightning.fabric import Fabric
@@ -34,10 +35,13 @@ def begin_frozen(
 
         def batches(what: str) -> Iterator[Batch]:
             loaders = [evaluation_loader(data[split], one_by_one) for split in ("val", "train")]
-            return chain.from_iterable(progress.going_through(loader, f"looking at {what}") for loader in loaders)
+            return chain.from_iterable(
+                progress.going_through(loader, f"looking at {what}", of="images") for loader in loaders
+            )
 
         records = data["val"].records, data["train"].records
-        start = fit_frozen(learner.model.config, *records, seed=recipe.seed, batches=batches)
+        watch = partial(progress.going_through, of="heads")
+        start = fit_frozen(learner.model.config, *records, seed=recipe.seed, batches=batches, watch=watch)
         console.print(show(start))
         facts.note(frozen=_describe(start), parameters=sum(p.numel() for p in start.blind.parameters()))
         start.seeing.save_pretrained(files.frozen_seeing)

@@ -9,7 +9,7 @@ So heads are judged on images they were not fitted to: the images lie in parts, 
 Classes count alike, however many images they have, where they exclude each other.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -39,10 +39,15 @@ class CrossFitted(Generic[Head]):
     seeing: Head
 
 
-def cross_fit(fit: Callable[[Int[Tensor, " m"]], Head], part: Int[Tensor, " n"]) -> CrossFitted[Head]:
+def cross_fit(
+    fit: Callable[[Int[Tensor, " m"]], Head],
+    part: Int[Tensor, " n"],
+    watch: Callable[[range], Iterable[int]] = iter,
+) -> CrossFitted[Head]:
     """`fit` a head to the images outside of each part, and one to all; images are given by their places."""
-    places = torch.arange(len(part))
-    return CrossFitted([fit(places[part != k]) for k in range(int(part.max()) + 1)], fit(places))
+    places, parts = torch.arange(len(part)), int(part.max()) + 1
+    *blind, seeing = (fit(places[part != k]) for k in watch(range(parts + 1)))  # no image is in the part after the last
+    return CrossFitted(blind, seeing)
 
 
 class Standard(NamedTuple):

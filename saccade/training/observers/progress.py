@@ -7,14 +7,12 @@ loss 0.412  accuracy 86.1%  σ 0.020  val accuracy 84.0%  val hit rate 91.2%
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from rich.console import Console
 from torch import Tensor
-from torch.utils.data import DataLoader
 
-from saccade.data.dataset import Batch
 from saccade.training.learner import Learned, Learner
 from saccade.training.observers.live_bar import LiveBar
 
@@ -45,6 +43,15 @@ class Smooth:
 
     def __float__(self) -> float:
         return float(self.total) / self.weight
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """Things of which it is known how many there are: batches, for instance."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 class Clock(NamedTuple):
@@ -157,15 +164,15 @@ class Progress:
     def _time_left(self, step: int) -> str:
         return self._clock.left(step, self.learner.plan.total) if self._clock else ""
 
-    # ---- evaluation
+    # ---- evaluation, and what comes before training
 
-    def going_through(self, batches: DataLoader[Any], what: str = "testing") -> Iterator[Batch]:
-        """The batches, one after the other, with a bar of their own that says `what` is done to them."""
-        with self._showing(what, len(batches)):
+    def going_through(self, things: Watched, what: str = "testing", *, of: str = "batches") -> Iterator[Any]:
+        """The things, one after the other, with a bar of their own that says `what` is done to them."""
+        with self._showing(what, len(things)):
             if self._bar is None:
-                self._print(f"{what}: {len(batches)} batches")
-            for batch in batches:
-                yield batch
+                self._print(f"{what}: {len(things)} {of}")
+            for thing in things:
+                yield thing
                 if self._bar:
                     self._bar.update(advance=1)
 

@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 from unittest.mock import create_autospec
 
@@ -14,19 +15,20 @@ SECONDS = {"label_free": 2.0, "by_scores": 0.5, "soft": 1.0}
 EACH = 0.75 * 0.5 + 0.25 * 1.0
 
 
-def timed(monkeypatch, faster: float) -> None:
-    """Steps take `SECONDS`, and in bfloat16 `faster` times less."""
+def timed(monkeypatch, faster: float, validation: float = 0.0) -> None:
+    """Steps take `SECONDS`, in bfloat16 `faster` times less, and a validation so many."""
 
     def time_phases(recipe, learner, train):
         by = faster if recipe.precision == "bf16-mixed" else 1.0
         return [(name, seconds / by) for name, seconds in SECONDS.items()]
 
     monkeypatch.setattr(length, "_time_phases", time_phases)
+    monkeypatch.setattr(length, "_time_validation", lambda recipe, learner, val: validation)
 
 
 def fit(minutes: float, recipe: Recipe = RECIPE, **options) -> length.Fitted:
-    learner, train = create_autospec(Learner, instance=True), create_autospec(ImageDataset, instance=True)
-    return length.fit_into(recipe, learner, train, minutes, **options)
+    learner, images = create_autospec(Learner, instance=True), create_autospec(ImageDataset, instance=True)
+    return length.fit_into(recipe, learner, {"train": images, "val": images}, minutes, **options)
 
 
 def test_steps_fill_the_minutes(monkeypatch):
@@ -35,6 +37,17 @@ def test_steps_fill_the_minutes(monkeypatch):
     assert fitted.recipe.steps == int((600 * 0.85 - 30 * 2.0) / EACH)
     assert fitted.minutes == pytest.approx(10, rel=0.01)
     assert (fitted.recipe.precision, fitted.speedup) == ("32-true", None)  # nobody asked for another one
+
+
+@pytest.mark.parametrize(("seconds", "validations"), [(4.0, 20), (9.0, 10), (22.5, 4), (60.0, 4)])
+def test_validations_that_take_long_are_fewer(monkeypatch, seconds, validations):
+    """Ten minutes have 90 s for them; four there are in any case, and steps then have what they leave."""
+    timed(monkeypatch, 1.0, seconds)
+    fitted = fit(10)
+    assert fitted.recipe.leg == math.ceil(fitted.recipe.plan.total / validations) or validations == 20
+    left = min(600 * 0.85, 600 - validations * seconds)
+    assert fitted.recipe.steps == int((left - 30 * 2.0) / EACH)
+    assert fitted.minutes == pytest.approx(10, rel=0.01)
 
 
 def test_there_are_never_more_steps_than_the_recipe_has_nor_too_few_to_learn(monkeypatch):

@@ -127,7 +127,8 @@ def test_images_of_any_size_get_a_grid_that_fits(size):
 
 
 @pytest.mark.parametrize(
-    ("size", "patch", "scale"), [((336, 448), 56, 1 / 3), ((256, 256), 48, 1 / 3), ((750, 750), 64, 1 / 4)]
+    ("size", "patch", "scale"),
+    [((336, 448), 56, 1 / 3), ((256, 256), 40, 1 / 3), ((750, 750), 64, 1 / 4), ((1500, 1500), 64, 1 / 8)],
 )
 def test_generated_sets_get_what_they_were_tried_with(size, patch, scale):
     values = choose([size])

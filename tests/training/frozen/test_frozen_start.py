@@ -21,7 +21,8 @@ from saccade.data.dataset import Batch, ImageDataset, collate, unit_range
 from saccade.data.loading import load
 from saccade.tasks.single import Single
 from saccade.tasks.task import describe_task
-from saccade.training.frozen import FrozenStart, fit_frozen, frozen_start, heads
+from saccade.training.frozen import FrozenStart, fit_frozen, heads, teacher
+from saccade.training.frozen.judge import Answer, Judge
 
 COUNT = 28
 
@@ -53,7 +54,7 @@ def weights(tmp_path_factory) -> Path:
 def few_steps(monkeypatch):
     monkeypatch.setattr(heads, "FEWEST_STEPS", 6)
     monkeypatch.setattr(heads, "PASSES", 2)
-    monkeypatch.setattr(frozen_start, "LABEL_FREE_PASSES", 2)
+    monkeypatch.setattr(teacher, "LABEL_FREE_PASSES", 2)
 
 
 def start_on(photos: Path, weights: Path, table: str = "") -> tuple[FrozenStart, dict[str, ImageDataset]]:
@@ -78,12 +79,14 @@ def start_on(photos: Path, weights: Path, table: str = "") -> tuple[FrozenStart,
         for split in ("val", "train"):
             yield from DataLoader(data[split], collate_fn=collate)
 
-    return fit_frozen(config, records.split("val"), records.split("train"), seed=0, batches=batches), data
+    return fit_frozen(
+        config, records.split("val"), records.split("train"), seed=0, batches=batches, watch=lambda heads, _: heads
+    ), data
 
 
 def test_heads_answer_any_question_and_the_model_says_what_they_said(photos, weights, monkeypatch):
     """One label, several labels and a number at once: of each its own loss, logits and answer."""
-    monkeypatch.setattr(frozen_start.Judge, "judge", _prefer_patches(frozen_start.Judge.judge))
+    monkeypatch.setattr(Judge, "judge", _prefer_patches(Judge.judge))
     with (photos / "questions.csv").open("w") as table:
         table.write("image,label:kind,label:seen,label:amount\n")
         for number, path in enumerate(sorted(photos.glob("*/*.png"))):
@@ -98,7 +101,7 @@ def test_heads_answer_any_question_and_the_model_says_what_they_said(photos, wei
 
 
 def _prefer_patches(judge: Any) -> Any:
-    def prefer(self: Any, name: str, logits: torch.Tensor, parts: dict[str, float]) -> frozen_start.Answer:
+    def prefer(self: Any, name: str, logits: torch.Tensor, parts: dict[str, float]) -> Answer:
         answer = judge(self, name, logits, parts)
         return answer._replace(losses=answer.losses - 100 * name.endswith("and patches"))
 
@@ -120,40 +123,43 @@ def answers(model: Any, dataset: ImageDataset) -> torch.Tensor:
         ("glance and search", False, True),
         ("glance and search", True, False),
         ("glance", False, False),
+        ("glance at a larger view", False, False),
     ],
 )
 def test_the_blind_model_says_of_validation_images_what_the_heads_said(
     photos, weights, best, reads, mirrored, monkeypatch
 ):
     """Validation images are the first part, and the blind model is made of the heads that never saw it."""
-    judge, searches = frozen_start.Judge.judge, []
+    judge, searches = Judge.judge, []
 
-    def prefer(self, name: str, logits: torch.Tensor, parts: dict[str, float]) -> frozen_start.Answer:
+    def prefer(self, name: str, logits: torch.Tensor, parts: dict[str, float]) -> Answer:
         """Whatever was learnt, this answer of the view is the best, and patches help or do not."""
         answer = judge(self, name, logits, parts)
         if name.endswith("and patches"):
-            return answer._replace(losses=torch.full_like(answer.losses, -2.0 if reads else 0.0))
+            return answer._replace(losses=torch.full_like(answer.losses, -2.0 if reads else 9.0))
         if name == "search":
             searches.append(name)
         worse = 0.5 if name == "search" and mirrored and len(searches) == 1 else 0.0  # without mirror images
         return answer._replace(losses=torch.full_like(answer.losses, (-1.0 if name == best else 9.0) + worse))
 
-    monkeypatch.setattr(frozen_start.Judge, "judge", prefer)
+    monkeypatch.setattr(Judge, "judge", prefer)
     start, data = start_on(photos, weights)
     assert start.taken.name == (f"{best} and patches" if reads else best)
-    assert start.patches == {("glance", True): "detail", ("glance", False): None}.get((best, reads), "search")
+    assert start.patches == ("search" if "search" in best else "detail" if reads else None)
     assert start.mirrored == mirrored
     assert start.blind.config.system == ("cnn" if start.patches is None else "patch_selection")
-    if start.patches is not None:  # the plain network has a view without padding, and so features of its own
-        said = start.taken.logits[: len(data["val"])]
-        assert_close(answers(start.blind, data["val"]), said, atol=2e-2, rtol=1e-2)  # cells are kept in half precision
+    with_patches = (0.5**2 + 2 * 32**2 / (96 * 128)) ** 0.5
+    larger = best == "glance at a larger view"
+    assert start.blind.config.view["scale"] == pytest.approx(with_patches if larger else 0.5, abs=1e-3)
+    said = start.taken.logits[: len(data["val"])]
+    assert_close(answers(start.blind, data["val"]), said, atol=2e-2, rtol=1e-2)  # cells are kept in half precision
     assert not torch.equal(answers(start.seeing, data["val"]), answers(start.blind, data["val"]))
 
 
 def test_an_answer_is_as_sure_as_it_has_reason_to_be(photos):
     """Logits that are right three times of four and sure of it: the least log-loss is at log-odds of log 3."""
     records = load(photos, seed=0)
-    judge = frozen_start.Judge(records.split("val"), records.split("train"), Single(records.classes), seed=0)
+    judge = Judge(records.split("val"), records.split("train"), Single(records.classes), seed=0)
     right = torch.ones(len(judge.label))
     right[::4] = -1
     sure = 8.0 * right[:, None] * torch.nn.functional.one_hot(judge.label, 2)
