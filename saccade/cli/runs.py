@@ -91,16 +91,19 @@ def evaluate(args: Namespace) -> int:
         return 0
     join_again(folds)
     console.print(folds_tables(sum_up(folds)))
-    _show_decisions(console, folds.out_of_fold().table, next(iter(summaries.values())))
+    summary = next(iter(summaries.values()))
+    _show_decisions(console, folds.out_of_fold().table, summary, note=", on the images it was chosen on")
     return 0
 
 
-def _show_decisions(console: "Console", table: "PredictionTable | None", summary: dict[str, Any]) -> None:
+def _show_decisions(
+    console: "Console", table: "PredictionTable | None", summary: dict[str, Any], *, note: str = ""
+) -> None:
     """What the model's rule brings on the images of the table, if it has one."""
     from saccade.report.decision_numbers import decision_table, read_rule
 
     if table and (rule := read_rule(summary, table)):
-        console.print(decision_table(table, rule))
+        console.print(decision_table(table, rule, note=note))
 
 
 def _add_report_arguments(parser: ArgumentParser) -> None:

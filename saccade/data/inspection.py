@@ -56,10 +56,11 @@ class Finding(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A data set and what decoding each of its files gave."""
+    """A data set and what decoding each of its files gave, at so many microns per pixel if that was asked for."""
 
     records: Records
     findings: tuple[Finding, ...]
+    mpp: float | None = None
 
     def bad(self) -> list[BadImage]:
         """Every file that cannot be read."""
@@ -122,8 +123,7 @@ def examine(
 def _examine_file(path: Path, guard: Guard | None, *, max_pixels: int, mpp: float | None, stream: bool) -> Finding:
     try:
         with blaming(path):
-            if mpp is not None:
-                open_file(path, mpp=mpp, guard=guard)
+            scaled = None if mpp is None else open_file(path, mpp=mpp, guard=guard).size
             slide = _huge_slide(path, guard, max_pixels) if stream else None
             read = guard.read_pixels if guard else read_pixels
             pixels = _small_view(slide) if slide else read(path, max_pixels=max_pixels)
@@ -132,7 +132,7 @@ def _examine_file(path: Path, guard: Guard | None, *, max_pixels: int, mpp: floa
     size = slide.size if slide else (pixels.shape[0], pixels.shape[1])
     digest = hashlib.blake2b(repr(size).encode(), digest_size=16)  # the same bytes may be a picture of another shape
     digest.update(pixels.data)
-    return Finding(size, digest.digest(), None)
+    return Finding(scaled or size, digest.digest(), None)
 
 
 def _huge_slide(path: Path, guard: Guard | None, max_pixels: int) -> SlideImage | None:
@@ -175,7 +175,8 @@ def follow(findings: Iterable[Finding], total: int, console: Console) -> Iterato
 def show(report: Report, console: Console) -> None:
     """Print what a user wants to know of a data set."""
     _show_counts(report.records, console)
-    _say(console, _describe_sizes(report.sizes()))
+    at = "" if report.mpp is None else f", at {report.mpp:g} microns per pixel"
+    _say(console, f"{_describe_sizes(report.sizes())}{at}")
     for note in report.records.notes:
         _say(console, note if note.startswith("warning: ") else f"note: {note}")
     for record, size in (odd := report.odd())[:SHOWN_LEAKS]:

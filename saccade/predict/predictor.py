@@ -113,8 +113,9 @@ class Predictor:
         begin = time.perf_counter()
         seen = self._join(images)
         outputs: list[Output] = [model(seen) for model in self.models]
-        told = [model.task.tell(output.logits.float()) for model, output in zip(self.models, outputs, strict=True)]
-        each = torch.stack(told).cpu()  # waits for a GPU, too
+        # In double, as an evaluation takes them: a threshold may lie between answers that are both sure.
+        logits = [output.logits.cpu().double() for output in outputs]  # waits for a GPU, too
+        each = torch.stack([model.task.tell(mine) for model, mine in zip(self.models, logits, strict=True)])
         evidence = [self._evidence(model, output) for model, output in zip(self.models, outputs, strict=True)]
         shared = 1000 * (time.perf_counter() - begin) / len(images)
         predictions = []

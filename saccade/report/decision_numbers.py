@@ -58,12 +58,14 @@ def _mean(values: np.ndarray) -> Estimate:
     return Estimate(float(values.mean()), float(low), float(high))
 
 
-def decision_table(table: PredictionTable, rule: DecisionRule) -> "Table":
+def decision_table(table: PredictionTable, rule: DecisionRule, *, note: str = "") -> "Table":
     """The same for a terminal."""
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(box=None, show_header=False, pad_edge=False, title=f"Decisions by {rule.asked}", title_justify="left")
+    shown = Table(
+        box=None, show_header=False, pad_edge=False, title=f"Decisions by {rule.asked}{note}", title_justify="left"
+    )
     for number in decision_numbers(table, rule):
         shown.add_row(Text(number.name), show_both(number), number.meaning)
     return shown

@@ -1,9 +1,12 @@
 """Do a recipe and a data set go together? Asked once both are known, before anything is chosen, timed or written."""
 
+from collections.abc import Sequence
+
 from saccade.building import check_parts
 from saccade.data.augment import build_augmentation
 from saccade.data.records import DataError, Records, positive_class
 from saccade.registry import parts
+from saccade.tasks.labels import as_number
 from saccade.training.recipe import Recipe
 
 BEST_BY = {
@@ -38,9 +41,15 @@ def check_labels(recipe: Recipe, records: Records) -> None:
         raise DataError(f"{records.root}: class_weights is true, and {UNWEIGHED[task]}: leave it out")
     if recipe.training.evenly and task == "questions":
         raise DataError(f"{records.root}: training.evenly is given, and {UNWEIGHED[task]}: leave it out")
-    if recipe.best_by and recipe.best_by not in BEST_BY[task]:
+    told = BEST_BY[task] + (("kappa",) if task == "single" and _are_numbers(records.classes) else ())
+    if recipe.best_by and recipe.best_by not in told:
         raise DataError(
             f"{records.root}: best_by is {recipe.best_by}, which the task {task} does not have: expected one of "
-            f"{', '.join(BEST_BY[task])}"
+            f"{', '.join(told)}"
         )
     positive_class(records, recipe.positive)  # refuses what is no class
+
+
+def _are_numbers(classes: Sequence[str]) -> bool:
+    """Whether classes have a kappa, as levels have: they are numbers, and more than two."""
+    return len(classes) > 2 and all(as_number(name) is not None for name in classes)

@@ -158,7 +158,9 @@ def _chosen(
     table: PredictionTable, groups: Sequence[str], aims: Mapping[str, Aim], what: str, *, several: bool
 ) -> Chosen:
     thresholds, lines = {}, []
+    alike = {aim.asked for aim in aims.values()} if len(aims) > 1 and len(aims) == len(table.classes) else ()
     asked = "; ".join(f"{aim.asked} of {name!r}" for name, aim in aims.items())
+    asked = f"{next(iter(alike))} of each label" if len(alike) == 1 else asked
     for name, aim in aims.items():
         share = np.array([row.probabilities[table.classes.index(name)] for row in table.rows])
         there = np.array([name in label_names(table.task, row.label) for row in table.rows])

@@ -54,6 +54,10 @@ def test_what_has_no_meaning_is_refused(recipe, task, told):
         check_labels(recipe, records(task))
 
 
+def test_classes_that_are_numbers_may_be_judged_by_kappa():
+    check_labels(Recipe(best_by="kappa"), records("single")._replace(classes=("20", "50", "70")))
+
+
 def test_an_augmentation_that_there_is_not_is_refused_without_any_data():
     with pytest.raises(ValueError, match="unknown augmentation 'WRONG'"):
         check_recipe(Recipe(data=DataOptions(augmentation={"name": "flip,WRONG"})))

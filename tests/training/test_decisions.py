@@ -8,19 +8,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from oracles import seeded
 from rich.console import Console
 from tiny import make_spots, tiny_recipe
 
 from saccade import Predictor
 from saccade.building import load_model
 from saccade.cli import main
-from saccade.data.records import DataError
+from saccade.data.dataset import ImageDataset
+from saccade.data.records import DataError, Record, Records
+from saccade.evaluation import Predictions
 from saccade.predict import line_formats
 from saccade.runs import RunFolder
 from saccade.runs.prediction_tables import PredictionRow, PredictionTable
 from saccade.system import rewrite_config
 from saccade.training.decisions import Wish, choose_rule
-from saccade.training.run import evaluate, train
+from saccade.training.evaluations import Evaluated, calibrate
+from saccade.training.run import _keep_seeing, evaluate, train
 
 
 def two(count=60, seed=0, task="single"):
@@ -60,6 +64,9 @@ def test_a_rule_chosen_is_kept_and_a_copied_model_decides_alike(trained, spots, 
     assert load_model(tmp_path / "again").config.decision == summary["decision"]
     assert model.rule.decide(list(here.probabilities.values())) == (here.decision, here.review)
     assert line_formats.as_tree(here)["decision"] == here.decision
+    schema = pytest.importorskip("saccade.serve.schema", reason="needs the extra `serve`")
+    body = schema.describe_prediction(here, "token", "000.png")
+    assert (body.decision, body.review) == (here.decision, here.review)
 
 
 def test_predict_writes_decisions_and_does_not_mix_lines_with_and_without(trained, spots, tmp_path, capsys):
@@ -94,6 +101,27 @@ def test_training_says_what_became_of_the_temperature(trained):
     assert summary["task"] == load_model(trained / "best").config.task
     raw, told = summary["reliability"][""].values()
     assert sum(each[0] for each in raw) == sum(each[0] for each in told) == summary["images"]
+
+
+def test_an_overconfident_model_gets_a_temperature_and_its_seeing_twin_the_same(trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    files, lines = RunFolder(tmp_path / "run"), []
+    model, unknown = files.load_best(), torch.full((300,), torch.nan)
+    logits = 5 * torch.randn(300, 2, generator=seeded(0))
+    label = torch.multinomial((logits / 5).softmax(dim=1), 1, generator=seeded(1))[:, 0]
+    looks = (unknown, unknown, unknown, unknown, torch.zeros(300, 0, 2), unknown[:, None])
+    said = Evaluated(Predictions(torch.arange(300), label, logits, *looks), {}, [], None)
+    records = [Record(Path(f"{place}.png"), "along", "val") for place in range(300)]
+    dataset = ImageDataset(Records(Path(), ("across", "along"), tuple(records)))
+    told = calibrate(files, model, said, dataset, lines.append)
+    temperature = files.load_best().config.task["temperature"]
+    assert temperature == pytest.approx(5, rel=0.25)
+    assert lines[0].startswith("probabilities are told at temperature")
+    assert told.measures["loss"] == pytest.approx(float(torch.nn.functional.cross_entropy(logits / temperature, label)))
+    shutil.copytree(trained / "best", files.frozen_seeing)
+    _keep_seeing(files)
+    assert files.load_best().config.task["temperature"] == temperature
+    assert load_model(files.frozen_seeing).config.task == {"name": "single"}
 
 
 def test_what_cannot_be_shown_or_reached_is_said():
