@@ -25,7 +25,6 @@ from saccade.images.image_formats import header_size
 from saccade.images.pyramid import Box, NotASlideError, open_pyramid
 from saccade.places import Ranged
 
-KEPT_BYTES = 2**27  # of memory that came back
 GRACE_S = 5  # after which it ends itself, if the one who asked is no more
 
 _SEAL_ALL_BUT_WRITING = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW
@@ -46,45 +45,43 @@ class Shared:
     """
 
     def __init__(self):
+        self._blocks: dict[int, Block] = {}
+        self._free: set[int] = set()
         self._numbers = count()
-        self._lent: dict[int, Block] = {}
-        self._free: list[Block] = []  # of which the oldest is the first to go
-        self._block: Block | None = None
-        self._array: np.ndarray | None = None
+        self._array: tuple[np.ndarray, Block] | None = None
 
-    def take_back(self, numbers: Iterable[int]) -> None:
-        """The blocks that nobody over there has any more."""
-        self.drop()
-        self._free += [self._lent.pop(number) for number in numbers]
-        while sum(block.size for block in self._free) > KEPT_BYTES:
-            os.close(self._free.pop(0).descriptor)
+    def sort_out(self, free: Iterable[int], gone: Iterable[int]) -> None:
+        """What the other side says of the blocks: which it has no pixels in, and which it has no use for."""
+        self._drop()
+        self._free = set(free)
+        for number in gone:
+            os.close(self._blocks.pop(number).descriptor)
 
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """As `np.empty`, but that the array before is lost."""
-        self.drop()
+        self._drop()
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        fits = min((block for block in self._free if block.size >= size), key=lambda block: block.size, default=None)
-        if fits:
-            self._free.remove(fits)
-        self._block = fits or Block(next(self._numbers), _new_memory(size), size)
-        memory = mmap.mmap(self._block.descriptor, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
-        self._array = np.frombuffer(memory, dtype).reshape(shape)
-        return self._array
+        fits = [block for block in self._blocks.values() if block.number in self._free and block.size >= size]
+        block = min(fits, key=lambda block: block.size) if fits else Block(next(self._numbers), _new_memory(size), size)
+        memory = mmap.mmap(block.descriptor, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        self._array = np.frombuffer(memory, dtype).reshape(shape), block
+        return self._array[0]
 
-    def hand_over(self, pixels: np.ndarray) -> Block:
-        """Where `pixels` are; they are copied if they lie elsewhere."""
-        if pixels is not self._array:
+    def _drop(self) -> None:
+        """Let go of an array that was not handed over: its file was bad after all."""
+        if self._array and self._array[1].number not in self._blocks:
+            os.close(self._array[1].descriptor)
+        self._array = None
+
+    def hand_over(self, pixels: np.ndarray) -> tuple[Block, list[int]]:
+        """Where `pixels` are, with the descriptor if it is new to the other side; copied if they lie elsewhere."""
+        if self._array is None or pixels is not self._array[0]:
             self.allocate(pixels.shape, pixels.dtype)[:] = pixels
-        assert self._block
-        block, self._block, self._array = self._block, None, None
-        self._lent[block.number] = block
-        return block
-
-    def drop(self) -> None:
-        """Let go of an array that was not handed over."""
-        if self._block:
-            self._free.append(self._block)
-        self._block = self._array = None
+        assert self._array
+        block, self._array = self._array[1], None
+        known = block.number in self._blocks
+        self._blocks[block.number] = block
+        return block, [] if known else [block.descriptor]
 
 
 def _new_memory(size: int) -> int:
@@ -172,15 +169,15 @@ def main() -> None:
         asker.send(b"ready")
         while message := asker.recv(MESSAGE_BYTES):
             request = json.loads(message)
-            shared.take_back(request["free"])
+            shared.sort_out(request["free"], request["gone"])
             limit(Limits(*request["limits"]), base_bytes)
             answer = do(request, shared)
             signal.setitimer(signal.ITIMER_REAL, 0)
             if isinstance(answer, np.ndarray):
-                block = shared.hand_over(answer)
+                block, descriptor = shared.hand_over(answer)
                 about = {"shape": answer.shape, "dtype": answer.dtype.name, "block": block.number, "bytes": block.size}
                 del answer
-                socket.send_fds(asker, [json.dumps({"pixels": about}).encode()], [block.descriptor])
+                socket.send_fds(asker, [json.dumps({"pixels": about}).encode()], descriptor)
             else:
                 asker.send(json.dumps(answer).encode())
 
