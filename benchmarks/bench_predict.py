@@ -7,6 +7,7 @@ random weights, which cost what trained ones do. Everyone has the same number of
 network, and threads as torch chooses them:
 
     decoding alone   readers hand over pixels and nobody looks at them
+    network alone    the answers for photographs that are read already
     predict          `Predictor.stream`, which is what `saccade predict` calls
     plain, resized   torchvision decodes and resizes in a loader's processes; timm's ResNet-18 on the whole image, as
                      small as has the same multiply-adds
@@ -115,8 +116,10 @@ def compare(paths: list[Path]) -> None:
     model = make_model()
     work = multiply_adds(model, SIZE)["total"]
     small, predictor = size_for(work), Predictor(model, device="cpu")
+    read = [predictor.reader(path) for path in paths[:BATCH]]
     ways: dict[str, tuple[Callable[[], object], int]] = {
         "decoding alone": (lambda: decode_all(paths), len(paths)),
+        "network alone": (lambda: [predictor.answer([image]) for image in read], len(read)),
         "saccade predict": (lambda: predict_all(predictor, paths), len(paths)),
         f"ResNet-18, resized to {small[0]}×{small[1]}": (lambda: plain("resnet18", paths, small, BATCH), len(paths)),
         "ResNet-50, whole image": (lambda: plain("resnet50", paths[:2], None, 1), 2),

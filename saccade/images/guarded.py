@@ -330,7 +330,7 @@ class _Block:
     def lend(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
         """The array that lies in it."""
         # Arrays that are made of this one refer to what has the memory, and skip it itself.
-        lease = (ctypes.c_ubyte * (math.prod(shape) * dtype.itemsize)).from_buffer(self.memory)
+        lease: Any = (ctypes.c_ubyte * (math.prod(shape) * dtype.itemsize)).from_buffer(self.memory)
         self._lease = weakref.ref(lease)
         return np.frombuffer(lease, dtype).reshape(shape)
 
