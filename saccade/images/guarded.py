@@ -8,11 +8,8 @@ Requests and answers are JSON, and pixels are bytes of a known shape: nothing th
 Linux only (`SUPPORTED`); elsewhere files are read in the process itself.
 """
 
-import ctypes
-import fcntl
 import json
 import math
-import mmap
 import os
 import signal
 import socket
@@ -20,8 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -32,18 +28,16 @@ import numpy as np
 from saccade.images.bad_image import BadImage, Fault, require_file
 from saccade.images.decoding_cost import MAX_PIXELS, allowed_bytes
 from saccade.images.pyramid import Box, NotASlideError
+from saccade.images.shared_memory import LentBlocks
 from saccade.places import Ranged, UnreachableError
 
 SUPPORTED = sys.platform == "linux"
 START_S = 60  # a busy machine may take its time to start a process
 MESSAGE_BYTES = 2**16
 FILL = b"fill "  # and where from and to: the only question of the process that reads
-KEPT_BYTES = 2**27  # of memory that nobody's pixels are in, for pictures of 44 megapixels
 GIVE_UP_S = 10.0  # for it to learn that there is no more
 # What the readers need beside pixels: a few threads and their stacks, the file, a row of tiles.
 ROOM_BYTES = 2**28
-
-_SEALS = 0x0002 | 0x0004  # F_SEAL_SHRINK, F_SEAL_GROW: shared memory that shrinks would end whoever reads it
 
 
 class Limits(NamedTuple):
@@ -210,7 +204,7 @@ class _Worker:
                 stderr=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C is for the one who asked
             )
-        self._blocks: dict[int, _Block] = {}  # the oldest first
+        self._blocks = LentBlocks()
 
     def wait_for_start(self, start_s: float) -> None:
         """Until it can be asked; the first time that takes a while."""
@@ -247,7 +241,7 @@ class _Worker:
     def answer(self, path: Path | Ranged, request: dict[str, Any], limits: Limits) -> Any:
         self._socket.settimeout(limits.wall_s)
         try:
-            self._socket.send(json.dumps({**request, **self._sort_out()}).encode())
+            self._socket.send(json.dumps({**request, "memory": self._blocks.sort_out()}).encode())
             message, descriptors = self._receive()
             end = time.monotonic() + limits.wall_s
             while isinstance(path, Ranged) and message.startswith(FILL):
@@ -283,20 +277,7 @@ class _Worker:
             raise BadImage(path, answer["bad"]["reason"], Fault(answer["bad"]["fault"]))
         if "pixels" not in answer:
             return answer["value"]
-        about = answer["pixels"]
-        if descriptors:
-            self._blocks[about["block"]] = _Block(_map(descriptors[0], about["bytes"]))
-        return self._blocks[about["block"]].lend(about["shape"], np.dtype(about["dtype"]))
-
-    def _sort_out(self) -> dict[str, list[int]]:
-        """Of the blocks of memory that hold nobody's pixels any more, those to use again and those to give back."""
-        free = {number: block for number, block in self._blocks.items() if not block.is_lent}
-        gone, size = [], sum(len(block.memory) for block in free.values())
-        while size > KEPT_BYTES:
-            gone.append(next(iter(free)))
-            size -= len(free.pop(gone[-1]).memory)
-            del self._blocks[gone[-1]]
-        return {"free": [*free], "gone": gone}
+        return self._blocks.array(answer["pixels"], descriptors)
 
     def _wait(self) -> int:
         with suppress(subprocess.TimeoutExpired):
@@ -313,33 +294,3 @@ def _explain_end(code: int, limits: Limits) -> tuple[str, Fault]:
         return f"reading it took longer than {limits.cpu_s:g} s and was stopped", Fault.SLOW
     name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return f"damaged: its reader ended ({name}) while reading it", Fault.DAMAGED
-
-
-class _Block:
-    """Memory that the process fills with pixels; it stays mapped, for to map it again takes a tenth of decoding."""
-
-    def __init__(self, memory: mmap.mmap):
-        self.memory = memory
-        self._lease: Callable[[], object | None] = lambda: None
-
-    @property
-    def is_lent(self) -> bool:
-        """Whether anybody still has an array that lies in it."""
-        return self._lease() is not None
-
-    def lend(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-        """The array that lies in it."""
-        # Arrays that are made of this one refer to what has the memory, and skip it itself.
-        lease: Any = (ctypes.c_ubyte * (math.prod(shape) * dtype.itemsize)).from_buffer(self.memory)
-        self._lease = weakref.ref(lease)
-        return np.frombuffer(lease, dtype).reshape(shape)
-
-
-def _map(descriptor: int, size: int) -> mmap.mmap:
-    try:
-        sealed = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS == _SEALS  # type: ignore[attr-defined]
-        if not sealed or os.fstat(descriptor).st_size != size:
-            raise RuntimeError(f"the process that reads images announced {size} bytes and sent others")
-        return mmap.mmap(descriptor, size)
-    finally:
-        os.close(descriptor)

@@ -1,19 +1,16 @@
 """The other side of `guarded`: reads images within limits, request by request, until the socket is closed."""
 
-import fcntl
 import json
 import math
-import mmap
 import os
 import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
-from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import AvifImagePlugin, Image
@@ -23,72 +20,10 @@ from saccade.images.decode import read_pixels
 from saccade.images.guarded import FILL, MESSAGE_BYTES, Limits
 from saccade.images.image_formats import header_size
 from saccade.images.pyramid import Box, NotASlideError, open_pyramid
+from saccade.images.shared_memory import Shared
 from saccade.places import Ranged
 
 GRACE_S = 5  # after which it ends itself, if the one who asked is no more
-
-_SEAL_ALL_BUT_WRITING = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW
-
-
-class Block(NamedTuple):
-    """Memory that can be shared."""
-
-    number: int
-    descriptor: int
-    size: int
-
-
-class Shared:
-    """An array in memory that is handed over to another process, and comes back as room for a later one.
-
-    Fresh memory costs a third of decoding a JPEG into it, and a copy on the other side as much: nothing is copied.
-    """
-
-    def __init__(self):
-        self._blocks: dict[int, Block] = {}
-        self._free: set[int] = set()
-        self._numbers = count()
-        self._array: tuple[np.ndarray, Block] | None = None
-
-    def sort_out(self, free: Iterable[int], gone: Iterable[int]) -> None:
-        """What the other side says of the blocks: which it has no pixels in, and which it has no use for."""
-        self._drop()
-        self._free = set(free)
-        for number in gone:
-            os.close(self._blocks.pop(number).descriptor)
-
-    def allocate(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """As `np.empty`, but that the array before is lost."""
-        self._drop()
-        size = math.prod(shape) * np.dtype(dtype).itemsize
-        fits = [block for block in self._blocks.values() if block.number in self._free and block.size >= size]
-        block = min(fits, key=lambda block: block.size) if fits else Block(next(self._numbers), _new_memory(size), size)
-        memory = mmap.mmap(block.descriptor, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
-        self._array = np.frombuffer(memory, dtype).reshape(shape), block
-        return self._array[0]
-
-    def _drop(self) -> None:
-        """Let go of an array that was not handed over: its file was bad after all."""
-        if self._array and self._array[1].number not in self._blocks:
-            os.close(self._array[1].descriptor)
-        self._array = None
-
-    def hand_over(self, pixels: np.ndarray) -> tuple[Block, list[int]]:
-        """Where `pixels` are, with the descriptor if it is new to the other side; copied if they lie elsewhere."""
-        if self._array is None or pixels is not self._array[0]:
-            self.allocate(pixels.shape, pixels.dtype)[:] = pixels
-        assert self._array
-        block, self._array = self._array[1], None
-        known = block.number in self._blocks
-        self._blocks[block.number] = block
-        return block, [] if known else [block.descriptor]
-
-
-def _new_memory(size: int) -> int:
-    descriptor = os.memfd_create("pixels", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(descriptor, size)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEAL_ALL_BUT_WRITING)  # type: ignore[attr-defined]
-    return descriptor
 
 
 # Of the few slides people look at in turn; a file that changed in between is another one.
@@ -169,7 +104,7 @@ def main() -> None:
         asker.send(b"ready")
         while message := asker.recv(MESSAGE_BYTES):
             request = json.loads(message)
-            shared.sort_out(request["free"], request["gone"])
+            shared.sort_out(**request["memory"])
             limit(Limits(*request["limits"]), base_bytes)
             answer = do(request, shared)
             signal.setitimer(signal.ITIMER_REAL, 0)

@@ -23,6 +23,7 @@ from saccade.images import (
     SlideImage,
     guarded,
     open_file,
+    shared_memory,
 )
 from saccade.images.decode import read_pixels
 from saccade.images.guarded import Limits
@@ -126,12 +127,12 @@ def test_large_pictures_keep_no_memory(guard, photo, tmp_path):
     side = 6_800
     (tmp_path / "large.png").write_bytes(png(side, side, color=0))
     pixels = guard.read_pixels(tmp_path / "large.png")
-    assert pixels.nbytes == 3 * side**2 > guarded.KEPT_BYTES
+    assert pixels.nbytes == 3 * side**2 > shared_memory.KEPT_BYTES
     assert np.array_equal(guard.read_pixels(photo), read_pixels(photo))
     assert not pixels.any()
     del pixels
     guard.read_pixels(photo)
-    assert sum(shared_bytes(guard)) < guarded.KEPT_BYTES
+    assert sum(shared_bytes(guard)) < shared_memory.KEPT_BYTES
 
 
 def test_the_process_holds_no_torch(guard, photo):
