@@ -18,7 +18,7 @@ import numpy as np
 import simplejpeg
 import torch
 from bench_images import make_texture, write_jpegs
-from measure import extra_peak_mb, extra_peak_mb_elsewhere, memory_case, print_table
+from measure import extra_peak_mb, extra_peak_mb_elsewhere, memory_case, print_table, processor_seconds
 from PIL import Image
 from torch.utils.data import DataLoader
 from torchvision.io import ImageReadMode, decode_image
@@ -37,19 +37,8 @@ Steps = dict[str, Callable[[], object]]
 
 def write(path: Path, size: tuple[int, int]) -> Path:
     picture = Image.fromarray(make_texture(*(-(-side // 16) * 16 for side in size))[: size[0], : size[1]])
-    picture.save(path, **({"quality": 95} if path.suffix == ".jpg" else {"compress_level": 6}))
+    picture.save(path, quality=95)  # which PNG knows nothing of
     return path
-
-
-def best_of(steps: Steps, rounds: int = ROUNDS) -> dict[str, float]:
-    """Seconds of each step, the best of several rounds in which all have their turn."""
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(rounds):
-        for name, step in steps.items():
-            start = time.process_time()
-            step()
-            times[name].append(time.process_time() - start)
-    return {name: min(each) for name, each in times.items()}
 
 
 def with_pillow(path: Path) -> np.ndarray:
@@ -57,7 +46,7 @@ def with_pillow(path: Path) -> np.ndarray:
 
 
 def with_vips(path: Path) -> np.ndarray:
-    import pyvips
+    import pyvips  # type: ignore[reportMissingImports]
 
     return pyvips.Image.new_from_file(str(path), access="sequential").numpy()
 
@@ -97,7 +86,7 @@ def compare(name: str, path: Path) -> Iterator[list[str]]:
     """Every decoder, and Saccade."""
     looks = {f"view at 1/{1 / scale:.0f} and {REGIONS} regions": scale for scale in SCALES}
     steps = decoders(path) | {title: lambda scale=scale: look(path, scale) for title, scale in looks.items()}
-    seconds = best_of(steps, ROUNDS if path.name != "200.jpg" else 3)
+    seconds = processor_seconds(steps, rounds=ROUNDS if path.name != "200.jpg" else 3)
     base, floats_mb = next(iter(seconds.values())), 12 * np.prod(FILES[name][1]) / 2**20
     for title, value in seconds.items():
         memory = extra_peak_mb_elsewhere(__file__, f"{path}|{looks[title]}") / floats_mb if title in looks else None

@@ -44,7 +44,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--shard", type=str, help="of several jobs, do the third of eight: 3/8 (then `saccade merge`)")
     parser.add_argument("--resume", action="store_true", help="continue after the last whole line of --out")
     parser.add_argument("--batch", type=PositiveInt, default=8, help="images of one size at a time (default: 8)")
-    parser.add_argument("--workers", type=NonNegativeInt, help="processes that read ahead (default: half of the cores)")
+    parser.add_argument("--workers", type=NonNegativeInt, help="processes that decode ahead (default: half the cores)")
     parser.add_argument("--device", type=str, help="cpu, cuda, … (default: a GPU if there is one)")
     parser.add_argument("--compile", action="store_true", help="compile the feature network: pays for many images")
     parser.add_argument("--max-pixels", type=PositiveInt, help="refuse larger images (default: as in training)")

@@ -8,10 +8,8 @@ Requests and answers are JSON, and pixels are bytes of a known shape: nothing th
 Linux only (`SUPPORTED`); elsewhere files are read in the process itself.
 """
 
-import fcntl
 import json
 import math
-import mmap
 import os
 import signal
 import socket
@@ -19,7 +17,6 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -31,6 +28,7 @@ import numpy as np
 from saccade.images.bad_image import BadImage, Fault, require_file
 from saccade.images.decoding_cost import MAX_PIXELS, allowed_bytes
 from saccade.images.pyramid import Box, NotASlideError
+from saccade.images.shared_memory import LentBlocks
 from saccade.places import Ranged, UnreachableError
 
 SUPPORTED = sys.platform == "linux"
@@ -40,8 +38,6 @@ FILL = b"fill "  # and where from and to: the only question of the process that 
 GIVE_UP_S = 10.0  # for it to learn that there is no more
 # What the readers need beside pixels: a few threads and their stacks, the file, a row of tiles.
 ROOM_BYTES = 2**28
-
-_SEALS = 0x0002 | 0x0004  # F_SEAL_SHRINK, F_SEAL_GROW: shared memory that shrinks would end whoever reads it
 
 
 class Limits(NamedTuple):
@@ -208,7 +204,7 @@ class _Worker:
                 stderr=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C is for the one who asked
             )
-        self._lent: dict[int, weakref.ref[mmap.mmap]] = {}
+        self._blocks = LentBlocks()
 
     def wait_for_start(self, start_s: float) -> None:
         """Until it can be asked; the first time that takes a while."""
@@ -245,7 +241,7 @@ class _Worker:
     def answer(self, path: Path | Ranged, request: dict[str, Any], limits: Limits) -> Any:
         self._socket.settimeout(limits.wall_s)
         try:
-            self._socket.send(json.dumps({**request, "free": self._take_back()}).encode())
+            self._socket.send(json.dumps({**request, "memory": self._blocks.sort_out()}).encode())
             message, descriptors = self._receive()
             end = time.monotonic() + limits.wall_s
             while isinstance(path, Ranged) and message.startswith(FILL):
@@ -281,18 +277,7 @@ class _Worker:
             raise BadImage(path, answer["bad"]["reason"], Fault(answer["bad"]["fault"]))
         if "pixels" not in answer:
             return answer["value"]
-        about = answer["pixels"]
-        dtype = np.dtype(about["dtype"])
-        memory = _map(descriptors[0], about["bytes"], math.prod(about["shape"]) * dtype.itemsize)
-        self._lent[about["block"]] = weakref.ref(memory)
-        return np.frombuffer(memory, dtype).reshape(about["shape"])
-
-    def _take_back(self) -> list[int]:
-        """The blocks of memory that hold nobody's pixels any more."""
-        free = [number for number, memory in self._lent.items() if memory() is None]
-        for number in free:
-            del self._lent[number]
-        return free
+        return self._blocks.array(answer["pixels"], descriptors)
 
     def _wait(self) -> int:
         with suppress(subprocess.TimeoutExpired):
@@ -309,15 +294,3 @@ def _explain_end(code: int, limits: Limits) -> tuple[str, Fault]:
         return f"reading it took longer than {limits.cpu_s:g} s and was stopped", Fault.SLOW
     name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return f"damaged: its reader ended ({name}) while reading it", Fault.DAMAGED
-
-
-def _map(descriptor: int, whole: int, used: int) -> mmap.mmap:
-    """The first bytes of shared memory."""
-    try:
-        sealed = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS == _SEALS  # type: ignore[attr-defined]
-        if not sealed or not os.fstat(descriptor).st_size == whole >= used:
-            raise RuntimeError(f"the process that reads images announced {whole} bytes and sent others")
-        # All of it at once: page by page is a third of decoding a JPEG.
-        return mmap.mmap(descriptor, used, mmap.MAP_SHARED | mmap.MAP_POPULATE)
-    finally:
-        os.close(descriptor)

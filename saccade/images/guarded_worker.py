@@ -1,19 +1,16 @@
 """The other side of `guarded`: reads images within limits, request by request, until the socket is closed."""
 
-import fcntl
 import json
 import math
-import mmap
 import os
 import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
-from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import AvifImagePlugin, Image
@@ -23,75 +20,10 @@ from saccade.images.decode import read_pixels
 from saccade.images.guarded import FILL, MESSAGE_BYTES, Limits
 from saccade.images.image_formats import header_size
 from saccade.images.pyramid import Box, NotASlideError, open_pyramid
+from saccade.images.shared_memory import Shared
 from saccade.places import Ranged
 
-KEPT_BYTES = 2**27  # of memory that came back
 GRACE_S = 5  # after which it ends itself, if the one who asked is no more
-
-_SEAL_ALL_BUT_WRITING = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW
-
-
-class Block(NamedTuple):
-    """Memory that can be shared."""
-
-    number: int
-    descriptor: int
-    size: int
-
-
-class Shared:
-    """An array in memory that is handed over to another process, and comes back as room for a later one.
-
-    Fresh memory costs a third of decoding a JPEG into it, and a copy on the other side as much: nothing is copied.
-    """
-
-    def __init__(self):
-        self._numbers = count()
-        self._lent: dict[int, Block] = {}
-        self._free: list[Block] = []  # of which the oldest is the first to go
-        self._block: Block | None = None
-        self._array: np.ndarray | None = None
-
-    def take_back(self, numbers: Iterable[int]) -> None:
-        """The blocks that nobody over there has any more."""
-        self.drop()
-        self._free += [self._lent.pop(number) for number in numbers]
-        while sum(block.size for block in self._free) > KEPT_BYTES:
-            os.close(self._free.pop(0).descriptor)
-
-    def allocate(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """As `np.empty`, but that the array before is lost."""
-        self.drop()
-        size = math.prod(shape) * np.dtype(dtype).itemsize
-        fits = min((block for block in self._free if block.size >= size), key=lambda block: block.size, default=None)
-        if fits:
-            self._free.remove(fits)
-        self._block = fits or Block(next(self._numbers), _new_memory(size), size)
-        memory = mmap.mmap(self._block.descriptor, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
-        self._array = np.frombuffer(memory, dtype).reshape(shape)
-        return self._array
-
-    def hand_over(self, pixels: np.ndarray) -> Block:
-        """Where `pixels` are; they are copied if they lie elsewhere."""
-        if pixels is not self._array:
-            self.allocate(pixels.shape, pixels.dtype)[:] = pixels
-        assert self._block
-        block, self._block, self._array = self._block, None, None
-        self._lent[block.number] = block
-        return block
-
-    def drop(self) -> None:
-        """Let go of an array that was not handed over."""
-        if self._block:
-            self._free.append(self._block)
-        self._block = self._array = None
-
-
-def _new_memory(size: int) -> int:
-    descriptor = os.memfd_create("pixels", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(descriptor, size)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEAL_ALL_BUT_WRITING)  # type: ignore[attr-defined]
-    return descriptor
 
 
 # Of the few slides people look at in turn; a file that changed in between is another one.
@@ -172,15 +104,15 @@ def main() -> None:
         asker.send(b"ready")
         while message := asker.recv(MESSAGE_BYTES):
             request = json.loads(message)
-            shared.take_back(request["free"])
+            shared.sort_out(**request["memory"])
             limit(Limits(*request["limits"]), base_bytes)
             answer = do(request, shared)
             signal.setitimer(signal.ITIMER_REAL, 0)
             if isinstance(answer, np.ndarray):
-                block = shared.hand_over(answer)
+                block, descriptor = shared.hand_over(answer)
                 about = {"shape": answer.shape, "dtype": answer.dtype.name, "block": block.number, "bytes": block.size}
                 del answer
-                socket.send_fds(asker, [json.dumps({"pixels": about}).encode()], [block.descriptor])
+                socket.send_fds(asker, [json.dumps({"pixels": about}).encode()], descriptor)
             else:
                 asker.send(json.dumps(answer).encode())
 

@@ -22,8 +22,8 @@ from saccade.images import (
     NotASlideError,
     SlideImage,
     guarded,
-    guarded_worker,
     open_file,
+    shared_memory,
 )
 from saccade.images.decode import read_pixels
 from saccade.images.guarded import Limits
@@ -113,16 +113,26 @@ def test_memory_is_used_again_once_nobody_has_its_pixels(guard, photo):
     assert torch.equal(part, expected)
 
 
+def test_bad_files_leave_nothing_behind(guard, tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (200, 200, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "cut.jpg")
+    (tmp_path / "cut.jpg").write_bytes((tmp_path / "cut.jpg").read_bytes()[:9_000])
+    for _ in range(5):
+        with pytest.raises(BadImage, match="truncated"):
+            guard.read_pixels(tmp_path / "cut.jpg")
+    assert len(shared_bytes(guard)) <= 2  # of the last one, until the next request
+
+
 def test_large_pictures_keep_no_memory(guard, photo, tmp_path):
     side = 6_800
     (tmp_path / "large.png").write_bytes(png(side, side, color=0))
     pixels = guard.read_pixels(tmp_path / "large.png")
-    assert pixels.nbytes == 3 * side**2 > guarded_worker.KEPT_BYTES
+    assert pixels.nbytes == 3 * side**2 > shared_memory.KEPT_BYTES
     assert np.array_equal(guard.read_pixels(photo), read_pixels(photo))
     assert not pixels.any()
     del pixels
     guard.read_pixels(photo)
-    assert sum(shared_bytes(guard)) < guarded_worker.KEPT_BYTES
+    assert sum(shared_bytes(guard)) < shared_memory.KEPT_BYTES
 
 
 def test_the_process_holds_no_torch(guard, photo):
