@@ -1,8 +1,8 @@
 """What MkDocs does not do by itself (see `hooks` in mkdocs.yml).
 
 The README is the first page, and the changelog and `results/` are pages too, although they lie outside of `docs/`:
-their links are made to fit. The notebooks of `examples/notebooks` run, and are pages with what they gave. Formulas become MathML, which browsers draw without any script. Docstrings, which are plain
-text, become Markdown.
+their links are made to fit. The notebooks of `examples/notebooks` run, and are pages with what they gave. Formulas
+become MathML, which browsers draw without any script. Docstrings, which are plain text, become Markdown.
 """
 
 import html
