@@ -1,15 +1,12 @@
 """The notebooks run from top to bottom, and give what their text promises; they assert it themselves."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
+from notebook_pages import SOURCES, as_markdown, as_notebook, read_cells, run_cells
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "docs"))
-from notebook_pages import SOURCES, as_markdown, as_notebook, read_cells, run_cells  # noqa: E402
-
 NOTEBOOKS = sorted(SOURCES.glob("*.py"))
 
 

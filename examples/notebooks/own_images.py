@@ -39,7 +39,18 @@ saccade(["data", "check", "surfaces"])
 
 # %%
 small = ["--patch", "24", "--k", "2", "--view_scale", "0.5", "--model.features", '{"name": "ats", "width": 16}']
-short = ["--training.name", "guided_by_scores", "--training.label_free.steps", "30", "--steps", "40", "--batch", "8"]
+short = [
+    "--training.name",
+    "guided_by_scores",
+    "--training.label_free.steps",
+    "30",
+    "--steps",
+    "40",
+    "--batch",
+    "8",
+    "--validate_every",
+    "20",
+]
 saccade(["train", "surfaces", "--out", "runs/surfaces", *small, *short, "--data.workers", "0"])
 
 # %% [markdown]
