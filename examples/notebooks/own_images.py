@@ -39,19 +39,9 @@ saccade(["data", "check", "surfaces"])
 
 # %%
 small = ["--patch", "24", "--k", "2", "--view_scale", "0.5", "--model.features", '{"name": "ats", "width": 16}']
-short = [
-    "--training.name",
-    "guided_by_scores",
-    "--training.label_free.steps",
-    "30",
-    "--steps",
-    "40",
-    "--batch",
-    "8",
-    "--validate_every",
-    "20",
-]
-saccade(["train", "surfaces", "--out", "runs/surfaces", *small, *short, "--data.workers", "0"])
+training = ["--training.name", "guided_by_scores", "--training.label_free.steps", "30", "--data.workers", "0"]
+short = ["--steps", "40", "--batch", "8", "--validate_every", "20"]
+saccade(["train", "surfaces", "--out", "runs/surfaces", *small, *training, *short])
 
 # %% [markdown]
 # `runs/surfaces/report.html` shows all of it. In Python, a `Predictor` answers for a file, and says where it looked:
