@@ -43,11 +43,12 @@ def reader(model, hub, tmp_path, monkeypatch) -> dict[str, Any]:
     pixels = np.random.default_rng(0).integers(0, 256, (128, 160, 3), dtype=np.uint8)
     flowers = [f"flowers/{kind}/{number}.png" for kind in ("daisy", "rose") for number in range(10)]
     parts = [f"parts/{kind}/part{17 + number}_{kind}.png" for kind in ("crack", "sound") for number in range(10)]
-    for number, name in enumerate(["photos/000003.jpg", *flowers, *parts]):
+    for number, name in enumerate(["photos/000003.jpg", "boards/1.png", *flowers, *parts]):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.roll(pixels, number, axis=1)).save(name)
     tifffile.imwrite("slide.svs", pixels, photometric="rgb", tile=(32, 32), compression="deflate")
     model.save_pretrained("runs/signs-perturbed")
+    model.save_pretrained("runs/boards")
     model.save_pretrained("best")
     hub.put("birds/marks", Path("best"))
     save_file(model.state_dict(), "best/model.safetensors")  # by hand: without a checksum
