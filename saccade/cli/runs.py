@@ -1,12 +1,16 @@
 """Commands on runs and recipes: `saccade recipes`, `saccade evaluate RUN`, `saccade report RUN…`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
 
 from saccade.cli.command import Command
 from saccade.cli.memory import keep_freed_memory
 from saccade.recipes import list_recipes
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def _no_arguments(parser: ArgumentParser) -> None:
@@ -70,6 +74,9 @@ def evaluate(args: Namespace) -> int:
 def _add_report_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("runs", type=Path, nargs="+", help="one run: its report; several: side by side")
     parser.add_argument("--out", type=Path, help="where to write the page (default: in the run, or comparison.html)")
+    parser.add_argument(
+        "--patches", type=Path, help="of one run: also draw test images from all over the split and their patches here"
+    )
 
 
 def report(args: Namespace) -> int:
@@ -80,6 +87,8 @@ def report(args: Namespace) -> int:
     from saccade.report.compare import compare, write_comparison
 
     console, runs = Console(), args.runs
+    if args.patches:
+        _draw_patches(runs, args.patches, console)
     if len(runs) == 1:
         page = write_report(runs[0], args.out)
     else:
@@ -87,6 +96,22 @@ def report(args: Namespace) -> int:
         page = write_comparison(runs, args.out or Path("comparison.html"))
     console.print(f"report: {page.absolute().as_uri()}", soft_wrap=True)
     return 0
+
+
+def _draw_patches(runs: list[Path], to: Path, console: "Console") -> None:
+    from saccade.files import whole_file
+    from saccade.report.patches import draw_patches
+    from saccade.runs import RunFolder
+
+    if len(runs) > 1:
+        raise ValueError(f"--patches draws one run, and {len(runs)} came: name one")
+    if to.suffix not in (".jpg", ".png", ".pdf", ".svg"):
+        raise ValueError(f"--patches is {to}: expected the name of a picture, .jpg, .png, .pdf or .svg")
+    figure = draw_patches(RunFolder(runs[0]).read())
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(to) as part:
+        figure.savefig(part, dpi=200, format=to.suffix[1:])
+    console.print(f"patches: {to}", soft_wrap=True, markup=False)
 
 
 RECIPES = Command("list the recipes that ship", _no_arguments, show_recipes)
