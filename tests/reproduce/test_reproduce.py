@@ -135,6 +135,16 @@ def test_pictures_are_written_whole_and_tell_their_seed_unless_it_is_the_first(r
     assert sorted(path.name for path in request.out.iterdir()) == sorted([*files, "runs"])
 
 
+def test_patches_are_those_of_the_best_run(request_, monkeypatch):
+    shown = []
+    monkeypatch.setattr(figures, "looks", lambda run: shown.append(("looks", run.folder.path.name)) or [])
+    monkeypatch.setattr(figures, "patches", lambda run: shown.append(("patches", run.folder.path.name)) or [])
+    for seed, accuracy in enumerate((0.5, 0.9, 0.7)):
+        pretend(request_, request_.table.rows[1], seed, accuracy)
+    draw_all(request_, collect(request_), str)
+    assert shown == [("looks", "spots-seed0"), ("patches", "spots-seed1")]
+
+
 def test_a_line_in_the_table_counts_as_done_unless_asked_for_again(tabled, monkeypatch, capsys):
     one = tabled.table.rows[0]
     folder = pretend(tabled, one, 1, 0.9).folder
