@@ -109,6 +109,9 @@ def _show_decisions(
 def _add_report_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("runs", type=Path, nargs="+", help="one run: its report; several: side by side")
     parser.add_argument("--out", type=Path, help="where to write the page (default: in the run, or comparison.html)")
+    parser.add_argument(
+        "--patches", type=Path, help="of one run: also draw test images from all over the split and their patches here"
+    )
 
 
 def report(args: Namespace) -> int:
@@ -119,6 +122,8 @@ def report(args: Namespace) -> int:
     from saccade.report.compare import compare, write_comparison
 
     console, runs = Console(), args.runs
+    if args.patches:
+        _draw_patches(runs, args.patches, console)
     if len(runs) == 1:
         page = write_report(runs[0], args.out)
     else:
@@ -126,6 +131,22 @@ def report(args: Namespace) -> int:
         page = write_comparison(runs, args.out or Path("comparison.html"))
     console.print(f"report: {page.absolute().as_uri()}", soft_wrap=True)
     return 0
+
+
+def _draw_patches(runs: list[Path], to: Path, console: "Console") -> None:
+    from saccade.files import whole_file
+    from saccade.report.patches import draw_patches
+    from saccade.runs import RunFolder
+
+    if len(runs) > 1:
+        raise ValueError(f"--patches draws one run, and {len(runs)} came: name one")
+    if to.suffix not in (".jpg", ".png", ".pdf", ".svg"):
+        raise ValueError(f"--patches is {to}: expected the name of a picture, .jpg, .png, .pdf or .svg")
+    figure = draw_patches(RunFolder(runs[0]).read())
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(to) as part:
+        figure.savefig(part, dpi=200, format=to.suffix[1:])
+    console.print(f"patches: {to}", soft_wrap=True, markup=False)
 
 
 RECIPES = Command("list the recipes that ship", _no_arguments, show_recipes)

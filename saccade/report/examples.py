@@ -1,5 +1,6 @@
 """Which images a report shows, and what the model sees in them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -73,7 +74,12 @@ def example_groups(table: PredictionTable, count: int) -> dict[str, list[Predict
 def of_class(table: PredictionTable, name: str, count: int) -> list[PredictionRow]:
     """Some images of a class, from all over the split, whatever the answer was."""
     rows = [row for row in table.rows if name in label_names(table.task, row.label, table.questions)]
-    return [rows[place * len(rows) // count] for place in range(count)] if len(rows) > count else rows
+    return from_all_over(rows, count)
+
+
+def from_all_over(rows: Sequence[PredictionRow], count: int) -> list[PredictionRow]:
+    """Up to `count` of them at even steps, in the order in which they come."""
+    return [rows[place * len(rows) // count] for place in range(count)] if len(rows) > count else list(rows)
 
 
 class Examined(NamedTuple):
