@@ -1,8 +1,8 @@
-"""Pixels: JPEGs through the loader against a Pillow loop; a view and ten regions of a 32768² TIFF against all of it.
+"""A tiled pyramid: a view and ten regions of a 32768² TIFF against all of it; ordinary files are in `bench_files.py`.
 
 python benchmarks/bench_images.py
 
-Takes about five minutes and 3 GB of the temporary folder. Decoding whole is the decoding alone, by tifffile with its
+Takes about three minutes and 3 GB of the temporary folder. Decoding whole is the decoding alone, by tifffile with its
 usual number of threads, without the view and the regions.
 """
 
@@ -15,16 +15,11 @@ import tifffile
 import torch
 from measure import comparison_rows, extra_peak_mb, extra_peak_mb_elsewhere, median_seconds, memory_case, print_table
 from PIL import Image
-from torch import Tensor
-from torch.utils.data import DataLoader
 
-from saccade.data.dataset import ImageDataset, collate
 from saccade.data.records import Record, Records
-from saccade.images import make_view
-from saccade.images.file import FileImage
 from saccade.images.image_source import open_image
 
-JPEGS, JPEG_SIZE, VIEW, BATCH, WORKERS = 96, (960, 1280), 1 / 3, 8, 2
+JPEGS, JPEG_SIZE = 96, (960, 1280)
 TIFF_SIDE, TILE, SMALLEST_LEVEL = 32768, 512, 1024
 TIFF_SCALE, REGIONS, REGION = 1 / 20, 10, 256
 WHOLE, PARTS = "decoded whole, as bytes", f"view and {REGIONS} regions"
@@ -77,22 +72,6 @@ def write_tiff(path: Path) -> Path:
     return path
 
 
-def loading_steps(records: Records) -> dict[str, Callable[[], object]]:
-    """Ways to bring all JPEGs, or their views, into memory; each pair does the same."""
-    paths = [record.image for record in records.records]
-    loader = DataLoader(ImageDataset(records), BATCH, num_workers=WORKERS, collate_fn=collate, persistent_workers=True)
-
-    def to_tensor(path: Path) -> Tensor:
-        return torch.from_numpy(np.array(Image.open(path).convert("RGB"))).permute(2, 0, 1)
-
-    return {
-        "Pillow loop → tensors of bytes": lambda: [to_tensor(path).shape for path in paths],
-        f"ImageDataset, {WORKERS} workers": lambda: [batch.image.shape for batch in loader],
-        "Pillow loop → tensors → views": lambda: [make_view(to_tensor(path)[None] / 255, VIEW).shape for path in paths],
-        "FileImage → views": lambda: [FileImage(path).view(VIEW).shape for path in paths],
-    }
-
-
 def reading_step(method: str, path: Path) -> Callable[[], object]:
     """The TIFF as bytes; or what a model needs of it."""
     corners = torch.randint(TIFF_SIDE - REGION, (REGIONS, 2), generator=torch.Generator().manual_seed(0))
@@ -107,17 +86,6 @@ def reading_step(method: str, path: Path) -> Callable[[], object]:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        steps = loading_steps(write_jpegs(Path(folder)))
-        speed = {name: JPEGS / median_seconds(step, repeats=5) for name, step in steps.items()}
-        bases = [name for name in speed if name.startswith("Pillow")]
-        rows = [
-            [name, f"{speed[name]:.0f}", f"{speed[name] / speed[base]:.1f}×"]
-            for base, peer in zip(bases, [name for name in speed if name not in bases], strict=True)
-            for name in (base, peer)
-        ]
-        title = f"JPEG {JPEG_SIZE[0]}×{JPEG_SIZE[1]}, quality 90; views at scale {VIEW:.2f}"
-        print_table(title, ["method", "images per second", "speed-up"], rows)
     with tempfile.TemporaryDirectory() as folder:
         path = write_tiff(Path(folder) / "pyramid.tif")
         methods = WHOLE, PARTS

@@ -4,7 +4,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -20,6 +20,20 @@ def median_seconds(step: Callable[[], object], *, repeats: int = 7) -> float:
         step()
         times.append(time.perf_counter() - start)
     return sorted(times)[repeats // 2]
+
+
+def processor_seconds(steps: Mapping[str, Callable[[], object]], *, rounds: int = 7) -> dict[str, float]:
+    """The processor's seconds of each step, the least of several rounds in which all have their turn.
+
+    On one thread that is the time on a quiet machine, also while others use this one.
+    """
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            start = time.process_time()
+            step()
+            times[name].append(time.process_time() - start)
+    return {name: min(each) for name, each in times.items()}
 
 
 def extra_peak_mb(step: Callable[[], object]) -> float:

@@ -20,8 +20,9 @@ from measure import print_table
 
 from saccade.building import build_model, load_model
 from saccade.cli.memory import keep_freed_memory
-from saccade.data.dataset import ImageDataset, unit_range
+from saccade.data.dataset import ImageDataset
 from saccade.evaluation import Predictions, gather, measure, predict_batch
+from saccade.images import unit_range
 from saccade.training.batches import evaluation_loader, open_records, open_split, training_loader
 from saccade.training.phases import Training
 from saccade.training.recipe import Recipe, load_recipe

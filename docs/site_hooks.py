@@ -1,20 +1,22 @@
 """What MkDocs does not do by itself (see `hooks` in mkdocs.yml).
 
 The README is the first page, and the changelog and `results/` are pages too, although they lie outside of `docs/`:
-their links are made to fit. Formulas become MathML, which browsers draw without any script. Docstrings, which are plain
-text, become Markdown.
+their links are made to fit. The notebooks of `examples/notebooks` run, and are pages with what they gave. Formulas
+become MathML, which browsers draw without any script. Docstrings, which are plain text, become Markdown.
 """
 
 import html
 import re
 import textwrap
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import griffe
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from notebook_pages import SOURCES, as_markdown, as_notebook, run_cells
 
 ROOT = Path(__file__).parents[1]
 NAMED = re.compile(r"^(\w+): +(\S.*)$", re.MULTILINE)
@@ -29,6 +31,12 @@ def on_files(files: Files, config: Any) -> Files:
     outside |= {f"results/{path.name}": path for path in sorted((ROOT / "results").iterdir()) if path.is_file()}
     for address, path in outside.items():
         files.append(File.generated(config, address, abs_src_path=str(path)))
+    for path in sorted(SOURCES.glob("*.py")):
+        with TemporaryDirectory() as folder:
+            cells = run_cells(path, Path(folder))
+        page = f"{as_markdown(cells)}\n[This page as a notebook]({path.stem}.ipynb)\n"
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=page))
+        files.append(File.generated(config, f"notebooks/{path.stem}.ipynb", content=as_notebook(cells)))
     return files
 
 

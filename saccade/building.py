@@ -6,8 +6,9 @@ from pathlib import Path
 from saccade.config import ModelConfig, Stages
 from saccade.extraction import Extraction
 from saccade.images import View
+from saccade.places import find_here
 from saccade.registry import build, build_one, check_spec, import_parts, parts
-from saccade.system import System, blaming, read_config
+from saccade.system import FILES, System, blaming, read_config
 
 
 def build_model(config: ModelConfig) -> System:
@@ -32,8 +33,9 @@ def check_parts(stages: Stages, imports: Sequence[str] = ()) -> None:
             check_spec(stage, getattr(stages, stage))
 
 
-def load_model(folder: str | Path) -> System:
-    """The model in `folder`, of whichever system, in evaluation mode."""
+def load_model(model: str | Path) -> System:
+    """The model in a folder, or of a name on the hub ("user/model"), of whichever system, in evaluation mode."""
+    folder = find_here(model, FILES)
     config = read_config(folder)
     with blaming(folder):
         system = _system(config)

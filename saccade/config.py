@@ -57,6 +57,7 @@ class ModelConfig(Stages):
     task:       what labels mean: the name of a task and its own options (saccade/tasks).
     classes:    names of classes, labels or levels, in their order; empty where nobody named them, and for numbers.
     positive:   the class whose average precision and AUROC are told; None where it is their mean over classes.
+    decision:   the rule by which probabilities become a decision (saccade/deciding.py); None where nobody chose one.
     imports:    modules in which parts that this package does not have register themselves.
     """
 
@@ -66,6 +67,7 @@ class ModelConfig(Stages):
     task: dict[str, Any] = field(default_factory=lambda: {"name": "single"})
     classes: tuple[str, ...] = ()
     positive: str | None = None
+    decision: dict[str, Any] | None = None
     imports: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -10,6 +10,8 @@ EXTRAS = {
     "export": ("onnx", "onnxscript", "onnxruntime"),
     "slides": ("openslide",),
     "remote": ("s3fs", "aiohttp"),
+    "mlflow": ("mlflow",),
+    "wandb": ("wandb",),
 }
 
 

@@ -39,6 +39,7 @@ class PatchSelectionModel(System):
     """
 
     configured = PARTS
+    takes_sources = True
     exports_sizes = True
     view: View
     scorer: Scorer

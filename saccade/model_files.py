@@ -27,6 +27,11 @@ def save_weights(model: nn.Module, path: Path, config: Path) -> None:
         save_model(model, str(path), {"sha256": BLANK.decode()})
     except SafetensorError as error:
         raise no_room(path.with_suffix(""), error) from error
+    write_checksum(path, config)
+
+
+def write_checksum(path: Path, config: Path) -> None:
+    """Say of weights that they go with the file `config`, and give them its permissions."""
     path.chmod(config.stat().st_mode)  # safetensors lets nobody else read them
     checksum, place = _reckon(config.read_bytes(), path.read_bytes())
     with path.open("r+b") as file:

@@ -4,24 +4,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, TypeVar, overload
 
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped, UInt8
 from torch import Tensor, nn
 
+import saccade
 from saccade.config import ModelConfig
+from saccade.deciding import DecisionRule, make_rule
 from saccade.files import told, whole_file
-from saccade.images import Sources, add_positions
-from saccade.model_files import check_model_files, load_weights, save_weights
+from saccade.images import Sources, TensorImage, add_positions, unit_range
+from saccade.model_card import CARD, write_card
+from saccade.model_files import check_model_files, load_weights, save_weights, write_checksum
 from saccade.module_modes import weights_follow
 from saccade.options import make
 from saccade.output import Output
+from saccade.places import find_here, send_to_hub
 from saccade.registry import build, import_parts, parts
 from saccade.tasks.labels import TASK_NAMES
 from saccade.tasks.task import Task, make_task
 
 AnySystem = TypeVar("AnySystem", bound="System")
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+FILES = CONFIG, WEIGHTS = "config.json", "model.safetensors"
+MESSAGE = f"A model of Saccade {saccade.__version__}"  # of a commit on the hub
 PARTS = ("view", "scorer", "selection", "extraction", "features", "aggregation", "prediction")
 
 
@@ -47,7 +54,7 @@ class System(nn.Module):
     configured: ClassVar[tuple[str, ...]] = ()
     tasks: ClassVar[tuple[str, ...]] = (*TASK_NAMES, "questions")
     own_options: ClassVar[type] = NoOptions
-    takes_sources: bool = True
+    takes_sources: bool = False
     exports_sizes: bool = False
     why_not_export: str | None = None
     folded: bool = False
@@ -56,6 +63,7 @@ class System(nn.Module):
         super().__init__()
         self._config = config
         self.task = _make_task(config, self.tasks)
+        self.rule: DecisionRule | None = _make_rule(config, self.task)
         self.options: Any = make(f"the system {config.system}", self.own_options, config.options) if config else None
         for name in PARTS:
             setattr(self, name, None)
@@ -94,6 +102,20 @@ class System(nn.Module):
             )
         return add_positions(image, size)
 
+    def take(self, image: UInt8[Tensor, "B C H W"] | Sources) -> Float[Tensor, "B C H W"] | Sources:
+        """A batch of bytes as this model takes it: to be read in parts if it can, and else as floats of [0, 1].
+
+        Evaluation, prediction, report and page show it images so.
+        """
+        if isinstance(image, Sources) or not self.reads_parts:
+            return unit_range(image)
+        return Sources([TensorImage(pixels) for pixels in image], device=image.device)
+
+    @property
+    def reads_parts(self) -> bool:
+        """Whether the view and regions of an image are all that it reads."""
+        return self.takes_sources and not (self._config and self._config.positions)
+
     def check_images(self, image: Tensor | Sources) -> None:
         """Refuse what is not a batch of images in floating point, and `Sources` where all pixels are needed."""
         channels = self._config.channels if self._config else image.shape[1] if image.ndim == 4 else 3
@@ -106,7 +128,7 @@ class System(nn.Module):
             raise ValueError(
                 f"images have shape {tuple(image.shape)} and dtype {image.dtype}, expected (batch, {channels}, height, "
                 "width) in floating point: add a batch dimension with image[None], make floats of bytes with "
-                "saccade.data.unit_range"
+                "saccade.images.unit_range"
             )
 
     def loss(
@@ -131,7 +153,7 @@ class System(nn.Module):
                 )
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write `config.json` and `model.safetensors` into `folder`; each appears whole or not at all."""
+        """Write `config.json`, `model.safetensors` and a model card into `folder`; each appears whole or not at all."""
         if self.folded:
             raise ValueError(
                 "this is a copy that for_inference made: its batch norms are folded into its convolutions, so it could "
@@ -143,10 +165,26 @@ class System(nn.Module):
         with whole_file(folder / CONFIG) as config, whole_file(folder / WEIGHTS) as weights:
             config.write_text(self.config.to_json(), encoding="utf-8")
             save_weights(self, weights, config)
+        write_card(folder, self.config, sum(p.numel() for p in self.parameters()))
+
+    def push_to_hub(self, name: str, *, private: bool | None = None) -> str:
+        """Send what `save_pretrained` writes to the hub as `name` ("user/model"), and return where people find it.
+
+        The model of a run has more to tell: `saccade push RUN NAME` sends a card with its figures.
+
+        private: whether only the owner sees it, if it is new (default: as the hub does).
+        """
+        with TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return send_to_hub(Path(folder), name, [*FILES, CARD], message=MESSAGE, private=private)
 
     @classmethod
-    def from_pretrained(cls: type[AnySystem], folder: str | Path) -> AnySystem:
-        """The model that `save_pretrained` wrote, in evaluation mode."""
+    def from_pretrained(cls: type[AnySystem], model: str | Path) -> AnySystem:
+        """The model that `save_pretrained` wrote into a folder, or `push_to_hub` to the hub, in evaluation mode.
+
+        >>> PatchSelectionModel.from_pretrained("user/model@v2")  # doctest: +SKIP
+        """
+        folder = find_here(model, FILES)
         return cls.from_files(folder, read_config(folder))
 
     @classmethod
@@ -177,6 +215,13 @@ def _make_task(config: ModelConfig | None, possible: tuple[str, ...]) -> Task:
     return task
 
 
+def _make_rule(config: ModelConfig | None, task: Task) -> DecisionRule | None:
+    spec = config and config.decision
+    if spec and task.name not in ("single", "multi"):
+        raise ValueError(f"decision is given, and the task is {task.name}: only one class or several labels have one")
+    return make_rule(spec, task.classes, several=task.names_several)
+
+
 def _without_origin(stage: dict[str, Any]) -> dict[str, Any]:
     return {option: value for option, value in stage.items() if option not in ("pretrained", "weights")}
 
@@ -190,6 +235,16 @@ def read_config(folder: str | Path) -> ModelConfig:
     check_model_files(path, Path(folder) / WEIGHTS)
     with blaming(folder):
         return ModelConfig.from_json(path.read_text(encoding="utf-8"))
+
+
+def rewrite_config(folder: str | Path, **changes: Any) -> None:
+    """Change the config of a saved model in what its weights do not depend on, such as its temperature."""
+    folder = Path(folder)
+    config = replace(read_config(folder), **changes)
+    with whole_file(folder / CONFIG) as text, whole_file(folder / WEIGHTS) as weights:
+        text.write_text(config.to_json(), encoding="utf-8")
+        copyfile(folder / WEIGHTS, weights)
+        write_checksum(weights, text)
 
 
 @contextmanager

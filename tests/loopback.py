@@ -72,8 +72,8 @@ class _Handler(SimpleHTTPRequestHandler):
             time.sleep(3)
         if trouble == "break":
             data, self.close_connection = data[: len(data) // 2], True
+        self.server.sent_bytes += len(data)  # before the client has it, and asks how many there were
         self.wfile.write(data)
-        self.server.sent_bytes += len(data)
 
     def end_headers(self) -> None:
         self.send_header("Accept-Ranges", "bytes" if self.server.ranges else "none")

@@ -9,9 +9,10 @@ import torch
 from tiny import make_spots, tiny_recipe
 
 from saccade.config import ModelConfig
-from saccade.data import ImageDataset, collate, load, unit_range
+from saccade.data import ImageDataset, collate, load
 from saccade.evaluation import measure, predict_batch
 from saccade.evaluation.tabulate import tabulate
+from saccade.images import unit_range
 from saccade.looking import look_at_slots
 from saccade.model import PatchSelectionModel
 from saccade.runs import RunFolder

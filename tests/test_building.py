@@ -49,7 +49,7 @@ def test_what_is_no_batch_of_images_is_refused(system, images):
         selection = {"name": "nms" if system == "nts_net" else "perturbed", "k": 2}
         stages |= {"scorer": {"name": "proposals"}, "aggregation": {"name": "mean"}, "selection": selection}
     model = build_model(config(system, **stages, **({} if system in ("ips", "spatial") else {"view": {"scale": 1}})))
-    with pytest.raises(ValueError, match=r"expected \(batch, 3, height, width\) .* saccade\.data\.unit_range"):
+    with pytest.raises(ValueError, match=r"expected \(batch, 3, height, width\) .* saccade\.images\.unit_range"):
         inspect.unwrap(type(model).forward)(model, images)
 
 

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import tifffile
 import torch
+from hub import hub
 from PIL import Image
 from safetensors.torch import save_file
 
 from saccade import ModelConfig, build_model
 
+__all__ = ["hub"]
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^ *```python\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 OWN_TEST = {"write_your_own_selector.md"}  # tests/test_docs_selector.py
@@ -35,18 +37,20 @@ def model():
 
 
 @pytest.fixture
-def reader(model, tmp_path, monkeypatch) -> dict[str, Any]:
+def reader(model, hub, tmp_path, monkeypatch) -> dict[str, Any]:
     """Files in the current folder, and the names that a reader of the page has."""
     monkeypatch.chdir(tmp_path)
     pixels = np.random.default_rng(0).integers(0, 256, (128, 160, 3), dtype=np.uint8)
     flowers = [f"flowers/{kind}/{number}.png" for kind in ("daisy", "rose") for number in range(10)]
     parts = [f"parts/{kind}/part{17 + number}_{kind}.png" for kind in ("crack", "sound") for number in range(10)]
-    for number, name in enumerate(["photos/000003.jpg", *flowers, *parts]):
+    for number, name in enumerate(["photos/000003.jpg", "boards/1.png", *flowers, *parts]):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.roll(pixels, number, axis=1)).save(name)
     tifffile.imwrite("slide.svs", pixels, photometric="rgb", tile=(32, 32), compression="deflate")
     model.save_pretrained("runs/signs-perturbed")
+    model.save_pretrained("runs/boards")
     model.save_pretrained("best")
+    hub.put("birds/marks", Path("best"))
     save_file(model.state_dict(), "best/model.safetensors")  # by hand: without a checksum
     return {
         "model": model.eval(),

@@ -53,6 +53,8 @@ MANY = {
         "aggregation": {"name": "max"},
         "selection": {"name": "hard", "k": 2},
     },
+    "tissue.onnx": {"view": {"scale": 1 / 3, "tissue": True}},
+    "warm.onnx": {"task": {"name": "single", "temperature": 2.5}},
     "mean.pt2": {},
     "transformer.pt2": TRANSFORMER,
     "diverse.pt2": DIVERSE,
@@ -137,6 +139,18 @@ def test_the_file_tells_its_classes_and_names_what_it_takes_and_gives(exported):
     (image,) = session.get_inputs()
     assert (image.name, image.shape) == ("image", ["batch", 3, "height", "width"])
     assert [output.name for output in session.get_outputs()] == ["logits", "boxes", "scores"]
+
+
+def test_logits_are_divided_by_the_temperature_and_the_facts_do_not_ask_for_it_again(tmp_path):
+    rule = {"name": "thresholds", "asked": "F1 of 'leaf'", "thresholds": {"leaf": [0.2, 0.1, 0.4]}}
+    model = load_model(make_model(tmp_path, task={"name": "single", "temperature": 2.5}, decision=rule))
+    image = torch.rand(2, 3, 60, 72, generator=torch.Generator().manual_seed(5))
+    logits = program.HardModel(model)(image)[0]
+    assert_close(logits, model(image).logits.detach() / 2.5)
+    assert_close(logits.softmax(dim=1), model.task.tell(model(image).logits.detach()))
+    facts = {name: json.loads(value) for name, value in describe(model).items()}
+    assert facts["task"] == {"name": "single"}
+    assert facts["decision"] == rule
 
 
 EXAMPLE = """

@@ -153,7 +153,7 @@ def test_channels_last_gives_the_same_numbers():
 def test_saved_and_loaded_again(tmp_path):
     model = make(aggregation={"name": "transformer"}).eval()
     model.save_pretrained(tmp_path / "run")
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["README.md", "config.json", "model.safetensors"]
     loaded = PatchSelectionModel.from_pretrained(tmp_path / "run")
     assert loaded.config == model.config
     assert_close(loaded(IMAGES).logits, model(IMAGES).logits, atol=0, rtol=0)

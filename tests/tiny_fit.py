@@ -13,6 +13,7 @@ from saccade.training.devices import make_fabric
 from saccade.training.learner import Learner
 from saccade.training.recipe import Recipe
 from saccade.training.run import make_learner, open_data
+from saccade.training.tracking import Tracker
 
 
 def make_parts(recipe: Recipe) -> tuple[Learner, dict[str, ImageDataset]]:
@@ -29,7 +30,7 @@ def fit(recipe: Recipe, folder: Path, console: Console | None = None) -> Learner
     fabric.launch()
     facts = files.begin(seed=0, parameters=0, phases=[], accelerator="cpu")
     facts.start_clock()
-    loop.fit(fabric, learner, data, files, facts, console or Console(quiet=True))
+    loop.fit(fabric, learner, data, files, facts, console or Console(quiet=True), Tracker())
     return learner
 
 

@@ -17,6 +17,7 @@ from saccade.cli.data import DATA
 from saccade.cli.doctor import DOCTOR
 from saccade.cli.export import EXPORT
 from saccade.cli.predict import MERGE, PREDICT
+from saccade.cli.push import PUSH
 from saccade.cli.reproduce import REPRODUCE
 from saccade.cli.runs import EVALUATE, RECIPES, REPORT
 from saccade.cli.serve import SERVE
@@ -32,6 +33,7 @@ COMMANDS: dict[str, Command | WordCommand | Group] = {
     "merge": MERGE,
     "report": REPORT,
     "export": EXPORT,
+    "push": PUSH,
     "reproduce": REPRODUCE,
     "serve": SERVE,
     "doctor": DOCTOR,

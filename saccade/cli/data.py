@@ -34,7 +34,7 @@ def check_data(args: Namespace) -> int:
     records = load(args.path, seed=args.seed, cache=args.cache, group=args.group, folds=args.folds, labels=args.task)
     limit = args.max_pixels or MAX_PIXELS
     findings = examine(records, workers=args.workers, max_pixels=limit, mpp=args.mpp, stream=True)
-    report = Report(records, tuple(follow(findings, len(records.records), console)))
+    report = Report(records, tuple(follow(findings, len(records.records), console)), args.mpp)
     show(report, console)
     return 1 if report.bad() else 0
 

@@ -23,8 +23,8 @@ PLAIN_LINES = 10
 
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.description = (
-        "One line per image: label, probabilities, boxes in pixels of the file with their scores, size, milliseconds; "
-        "or the error, and exit code 1 at the end."
+        "One line per image: label, probabilities, boxes in pixels of the file with their scores, size, milliseconds, "
+        "and the decision if `saccade evaluate` has chosen a rule; or the error, and exit code 1 at the end."
     )
     parser.add_argument(
         "run",
@@ -44,7 +44,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--shard", type=str, help="of several jobs, do the third of eight: 3/8 (then `saccade merge`)")
     parser.add_argument("--resume", action="store_true", help="continue after the last whole line of --out")
     parser.add_argument("--batch", type=PositiveInt, default=8, help="images of one size at a time (default: 8)")
-    parser.add_argument("--workers", type=NonNegativeInt, help="processes that read ahead (default: half of the cores)")
+    parser.add_argument("--workers", type=NonNegativeInt, help="processes that decode ahead (default: half the cores)")
     parser.add_argument("--device", type=str, help="cpu, cuda, … (default: a GPU if there is one)")
     parser.add_argument("--compile", action="store_true", help="compile the feature network: pays for many images")
     parser.add_argument("--max-pixels", type=PositiveInt, help="refuse larger images (default: as in training)")
@@ -53,6 +53,13 @@ def _add_arguments(parser: ArgumentParser) -> None:
 def predict(args: Namespace) -> int:
     """Predict every image; 1 if one could not be read or drawn."""
     from saccade.images.guarded import SUPPORTED, Guard
+
+    # It starts while this process imports torch.
+    with Guard().start() if SUPPORTED else nullcontext() as guard:
+        return _check_and_predict(args, guard)
+
+
+def _check_and_predict(args: Namespace, guard: Any) -> int:
     from saccade.predict.image_paths import find_images, is_list, refuse_nothing
     from saccade.predict.line_file import refuse_existing
     from saccade.predict.line_formats import format_of
@@ -77,8 +84,7 @@ def predict(args: Namespace) -> int:
         )
     keep_freed_memory()
     try:
-        with Guard() if SUPPORTED else nullcontext() as guard:
-            return _predict(args, form, images, shard, guard)
+        return _predict(args, form, images, shard, guard)
     except BrokenPipeError:  # whoever read the lines has enough of them
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -97,17 +103,20 @@ def _predict(args: Namespace, form: Any, listed: "ImageList", shard: "Shard", gu
     from saccade.predict import Failure, Predictor
     from saccade.predict.image_paths import common_folder, find_images
     from saccade.predict.line_file import Progress, Writer, open_alone, resume
-    from saccade.predict.pictures import Album
     from saccade.predict.shards import finish
 
     options = {"device": args.device, "compile": args.compile, "max_pixels": args.max_pixels}
     predictor = Predictor(args.run, fold=args.fold, guard=guard, **options)
-    album = Album(common_folder(args.images), args.overlay, args.crops) if args.overlay or args.crops else None
+    album = None
+    if args.overlay or args.crops:
+        from saccade.predict.pictures import Album  # and with it matplotlib
+
+        album = Album(common_folder(args.images), args.overlay, args.crops)
     images, before = shard.share(find_images(args.images)), Progress()
     total = shard.count(listed)
     opened: Any = open_alone(args.out, resumes=args.resume) if args.out else nullcontext(sys.stdout.buffer)
     with opened as file:
-        writer = Writer(file, form(predictor.classes))
+        writer = Writer(file, form(predictor.classes, decides=predictor.rule is not None))
         if args.out:
             before = resume(file, writer.form, images, args.out)
             writer.begin()
@@ -122,7 +131,7 @@ def _predict(args: Namespace, form: Any, listed: "ImageList", shard: "Shard", gu
                     album.draw(image, outcome)
             writer.write(image, outcome)
     if args.shard:
-        finish(args.out, listed, predictor.classes)
+        finish(args.out, listed, predictor.classes, decides=predictor.rule is not None)
     return told.finish()
 
 

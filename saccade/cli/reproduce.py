@@ -13,7 +13,7 @@ from saccade.cli.command import Command
 from saccade.cli.gradients import measure_gradients
 from saccade.cli.memory import keep_freed_memory
 from saccade.reproduce import gradient_quality
-from saccade.reproduce.paper_tables import TABLES
+from saccade.reproduce.paper_tables import PAPER, TABLES
 from saccade.reproduce.speed import contestants as speed
 from saccade.reproduce.table_types import SCALES, choose
 
@@ -22,9 +22,19 @@ if TYPE_CHECKING:
 
     from saccade.reproduce.jobs import Job, Request
 
-NAMES = (*TABLES, speed.NAME, gradient_quality.NAME)
+EVERY = "paper"  # all of its tables
+NAMES = (*TABLES, EVERY, speed.NAME, gradient_quality.NAME)
 # What means nothing where nothing is trained, and its defaults.
-OF_RUNS = {"scale": "small", "seeds": None, "rows": None, "again": False, "data": None, "weights": None, "jobs": None}
+OF_RUNS = {
+    "scale": "small",
+    "seeds": None,
+    "rows": None,
+    "again": False,
+    "rehearse": False,
+    "data": None,
+    "weights": None,
+    "jobs": None,
+}
 OWN_FLAGS = {"rounds": speed.NAME, "seed": gradient_quality.NAME}
 JOBS = {"small": 2, "full": 1}
 ROUNDS = 3
@@ -56,6 +66,12 @@ def _add_arguments(parser: ArgumentParser) -> None:
         help="run anew what has a line in TABLE.csv and no run folder here (default: the line counts as done)",
     )
     parser.add_argument(
+        "--rehearse",
+        action="store_true",
+        help="of --scale full: three steps of each row on random images of the real shape, its memory and hours; no "
+        "data is needed and nothing is written",
+    )
+    parser.add_argument(
         "--out", type=Path, default=Path("results"), help="where results and runs go (default: results)"
     )
     parser.add_argument("--data", type=Path, help="folder of the data sets that are not generated (default: data)")
@@ -77,6 +93,8 @@ def reproduce(args: Namespace) -> int:
     from rich.console import Console
 
     console = Console()
+    if args.table == EVERY:
+        return _reproduce_paper(args)
     if args.table is None and args.list:
         return _list_tables(console)
     if args.table in UNTRAINED:
@@ -88,6 +106,8 @@ def reproduce(args: Namespace) -> int:
     for flag, name in OWN_FLAGS.items():
         if args[flag] is not None:
             raise ValueError(f"--{flag} is for the table {name} alone; {args.table} has runs: give --seeds")
+    if args.rehearse:
+        return _rehearse(args, console)
     from saccade.reproduce.collect import made_elsewhere
     from saccade.reproduce.jobs import Request, list_jobs
 
@@ -110,6 +130,28 @@ def reproduce(args: Namespace) -> int:
     if done:
         _plainly(console)(f"runs that are in {request.stem}.csv are done ({len(done)}); --again makes them anew")
     return _reproduce(request, jobs, args.jobs or JOBS[args.scale], console)
+
+
+def _reproduce_paper(args: Namespace) -> int:
+    """All tables of the paper, one after the other; what a later one lacks is told before the first begins."""
+    if args.rows:
+        raise ValueError(f"--rows is for one table, and {EVERY} is all of them: leave it out, or name a table")
+    if args.weights is None and not (args.list or args.rehearse):
+        raise ValueError(
+            f"{EVERY} has the table cub, which starts from ImageNet weights: give their file with --weights"
+        )
+    return max([reproduce(Namespace({**vars(args), "table": table.name})) for table in PAPER])
+
+
+def _rehearse(args: Namespace, console: "Console") -> int:
+    if args.scale != "full":
+        raise ValueError("--rehearse is for --scale full: small runs take minutes as they are")
+    keep_freed_memory()
+    from saccade.reproduce.rehearsal import rehearse_rows
+
+    table = TABLES[args.table]
+    rehearse_rows(choose(table, tuple(args.rows or ()), args.scale), _plainly(console))
+    return 0
 
 
 def _reproduce(request: "Request", jobs: Sequence["Job"], at_once: int, console: "Console") -> int:
@@ -161,11 +203,13 @@ def _speed(args: Namespace, console: "Console") -> int:
     keep_freed_memory()  # as the commands do that predict
     from saccade.reproduce.speed.measure import fit, measure, provenance
     from saccade.reproduce.speed.speed_table import write_results
+    from saccade.reproduce.speed.steps import time_steps
 
     args.out.mkdir(parents=True, exist_ok=True)  # a place that cannot be written to is told before, not after
     setting = fit(setting)
     timings = measure(setting, rounds=args.rounds or ROUNDS, say=say)
-    for path in write_results(args.out, timings, setting=setting, facts=provenance()):
+    laps = time_steps(setting, rounds=args.rounds or ROUNDS, say=say)
+    for path in write_results(args.out, timings, laps, setting=setting, facts=provenance()):
         say(f"wrote {path}")
     return 0
 

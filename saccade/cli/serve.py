@@ -23,6 +23,8 @@ Port = restricted_number_type("Port", int, [(">=", 0), ("<=", 65535)])
 
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", type=Path, help="a run folder, or one that save_pretrained wrote")
+    parser.add_argument("--compare", type=Path, help="a second model, which the page shows beside the first")
+    parser.add_argument("--example", type=Path, help="an image that the page offers to try")
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)"
     )
@@ -73,9 +75,17 @@ def serve(args: Namespace) -> int:
     with _listen(args.host, int(args.port)) as sock:
         entry = _guard_entry(args, sock)
         return_freed_memory()
-        predictor = Predictor(args.run, device=args.device, max_pixels=limits.max_pixels)
-        name = args.run.resolve().name
-        app = create_app(predictor, name=name, limits=limits, hosts=entry.hosts, token=entry.token)
+        first, *others = _name_models(args)
+        made = {name: Predictor(run, device=args.device, max_pixels=limits.max_pixels) for name, run in others}
+        app = create_app(
+            Predictor(first[1], device=args.device, max_pixels=limits.max_pixels),
+            name=first[0],
+            limits=limits,
+            hosts=entry.hosts,
+            token=entry.token,
+            others=made,
+            example=args.example,
+        )
         print(f"drop an image on {entry.address} (Ctrl+C to stop)", flush=True)
         config = uvicorn.Config(
             app,
@@ -87,6 +97,20 @@ def serve(args: Namespace) -> int:
         )
         uvicorn.Server(config).run(sockets=[sock])
     return 0
+
+
+def _name_models(args: Namespace) -> list[tuple[str, Path]]:
+    """The models that are served, each with a name of its own."""
+    if args.example and not args.example.is_file():
+        raise FileNotFoundError(f"--example {args.example}: no such file; give an image")
+    if args.compare is None:
+        return [(args.run.resolve().name, args.run)]
+    names = [path.resolve().name for path in (args.run, args.compare)]
+    if names[0] == names[1]:
+        names = [str(args.run), str(args.compare)]
+    if names[0] == names[1]:
+        raise ValueError(f"--compare {args.compare} is the model itself: give another run folder")
+    return list(zip(names, (args.run, args.compare), strict=True))
 
 
 class Entry(NamedTuple):

@@ -52,7 +52,7 @@ SHORT = {
     "patch": Short("model.extraction.patch", "side of a patch in pixels, or [height, width]"),
     "view_scale": Short("model.view.scale", "size of the scorer's view relative to the image"),
     "backbone": Short("model.features", "feature network: the name of a timm model"),
-    "weights": Short("model.features.weights", "its weights, a .safetensors file with timm's key names"),
+    "weights": Short("model.features.weights", "its weights: a .safetensors file of timm's, or their name on the hub"),
     "resize": Short("model.preparation.resize", "[height, width] every image is resized to"),
     "task": Short("data.labels", "what labels mean: single, multi, ordinal or regression (default: as they look)"),
     "data.mpp": Short("model.preparation.mpp", "microns per pixel at which slides are seen"),
@@ -134,6 +134,7 @@ def train(words: Sequence[str]) -> int:
     from rich.console import Console
 
     from saccade.report import write_report
+    from saccade.report.card import write_model_card
     from saccade.runs import RunFolder
     from saccade.training.fold_runs import read_source, wants_folds
     from saccade.training.interrupts import Stopped
@@ -156,6 +157,7 @@ def train(words: Sequence[str]) -> int:
         return 130
     if files.writes and not complete:
         console.print(f"report: {write_report(files).absolute().as_uri()}", soft_wrap=True)
+        write_model_card(files)
     return 0
 
 
@@ -188,8 +190,8 @@ def _train_folds(typed: Typed, console: "Console") -> int:
 
 def choose_recipe(typed: Typed, console: "Console") -> tuple["Recipe", "Records | None"]:
     """On one's own data: what was not given is chosen from the images, and told with the reason."""
-    from saccade.building import check_parts
     from saccade.runs import RunFolder
+    from saccade.training.agreement import check_labels, check_recipe
     from saccade.training.batches import open_records
     from saccade.training.defaults import flatten, propose, sample_sizes
     from saccade.training.recipe import load_recipe, parse_given, parse_recipe
@@ -205,8 +207,9 @@ def choose_recipe(typed: Typed, console: "Console") -> tuple["Recipe", "Records 
     # Weights alone do not say yet what reads them.
     named = ["--model.features.name=cells"] if features and "name" not in features else []
     recipe = parse_recipe([here, *typed.flags, *named])
-    check_parts(recipe.model, recipe.imports)
+    check_recipe(recipe)
     records = open_records(recipe.data, seed=recipe.seed)
+    check_labels(recipe, records)
     choices = propose(records, seen=sample_sizes(records, mpp=recipe.model.preparation.mpp), given=given)
     chosen = [_as_flag(choice.key, choice.value) for choice in choices]
     recipe = parse_recipe([here, *typed.flags, *chosen])

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from saccade.data.dataset import Batch, ImageDataset, collate, unit_range
+    from saccade.data.dataset import Batch, ImageDataset, collate
     from saccade.data.inspection import Report, examine
     from saccade.data.loading import load
     from saccade.data.records import DataError, Record, Records
@@ -22,7 +22,6 @@ _HOME = {
     "Sample": "sample",
     "Batch": "dataset",
     "collate": "dataset",
-    "unit_range": "dataset",
     "examine": "inspection",
     "Report": "inspection",
 }
@@ -38,7 +37,6 @@ __all__ = [
     "collate",
     "examine",
     "load",
-    "unit_range",
 ]
 
 

@@ -16,29 +16,25 @@ A file that cannot be read stops the run with its name. With `skip_bad` every fi
 bad ones are logged and left out: so the number of samples is known, and the same in every epoch and process.
 """
 
-import logging
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from jaxtyping import Float, Int, Shaped, UInt8
+from jaxtyping import Int, Shaped, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
-from saccade.data.inspection import Report, examine
 from saccade.data.records import DataError, Record, Records
 from saccade.data.sample import NO_KIND, Sample, SampleCache
-from saccade.images import BadImage, ImageSource, Sources, open_file
+from saccade.images import BadImage, ImageSource, Sources, open_file, resize_bytes
 from saccade.images.decode import read_pixels
 from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.preparation import Preparation
 from saccade.tasks.task import task_of
-
-log = logging.getLogger(__name__)
 
 
 class Batch(NamedTuple):
@@ -84,7 +80,12 @@ class ImageDataset(Dataset[Sample]):
                 "other"
             )
         self.max_pixels = self.preparation.max_pixels or MAX_PIXELS
-        self.records, self.bad = _leave_out_bad(records, self.max_pixels) if skip_bad else (records, [])
+        self.records: Records = records
+        self.bad: list[BadImage] = []
+        if skip_bad:
+            from saccade.data.inspection import leave_out_bad  # a prediction does without its tables
+
+            self.records, self.bad = leave_out_bad(records, self.max_pixels)
         if not self.records.records:
             raise DataError(f"{records.root}: no images to read; is the split empty, or every file in it bad?")
         self.cache = SampleCache(cache_gb)
@@ -112,9 +113,7 @@ class ImageDataset(Dataset[Sample]):
         image = _as_bytes(read_pixels(record.image, max_pixels=self.max_pixels))
         size = self.preparation.shown_size((image.shape[-2], image.shape[-1]))
         boxes = _place_boxes(record, (image.shape[-2], image.shape[-1]), size)
-        if image.shape[-2:] != size:
-            image = F.interpolate(image[None], size=size, mode="bilinear", antialias=True, align_corners=False)[0]
-        return self._sample(image, boxes, index)
+        return self._sample(resize_bytes(image[None], size)[0], boxes, index)
 
     def _sample(self, image: Any, boxes: Tensor, index: int) -> Sample:
         record, known = self.records.records[index], self.records.classes
@@ -154,19 +153,6 @@ def batch_of_one(image: UInt8[Tensor, "3 H W"] | ImageSource) -> UInt8[Tensor, "
     return image[None] if isinstance(image, Tensor) else Sources([image])
 
 
-@overload
-def unit_range(image: Tensor) -> Tensor: ...
-
-
-@overload
-def unit_range(image: Sources) -> Sources: ...
-
-
-def unit_range(image: UInt8[Tensor, "B 3 H W"] | Sources) -> Float[Tensor, "B 3 H W"] | Sources:
-    """Bytes → floats in [0, 1], wherever the batch is: what the model takes. Sources give such floats by themselves."""
-    return image if isinstance(image, Sources) else image.float().div_(255)
-
-
 def _as_bytes(pixels: np.ndarray) -> UInt8[Tensor, "3 H W"]:
     if pixels.dtype != np.uint8:
         pixels = (pixels * 255).round().astype(np.uint8)
@@ -191,14 +177,3 @@ def _place_boxes(record: Record, old: tuple[int, int], new: tuple[int, int]) -> 
         for left, top, right, bottom in record.boxes
     ]
     return torch.tensor(placed, dtype=torch.int64).reshape(-1, 4)
-
-
-def _leave_out_bad(records: Records, max_pixels: int) -> tuple[Records, list[BadImage]]:
-    findings = tuple(examine(records, max_pixels=max_pixels))
-    bad = Report(records, findings).bad()
-    for error in bad:
-        log.warning("left out %s", error)
-    if bad:
-        log.warning("left out %d of %d images that cannot be read", len(bad), len(findings))
-    kept = tuple(r for r, finding in zip(records.records, findings, strict=True) if finding.bad is None)
-    return records._replace(records=kept), bad

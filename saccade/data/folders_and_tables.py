@@ -17,12 +17,15 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from saccade.data.groups import refuse_alike
 from saccade.data.label_columns import LabelColumns, find_label_columns, interpret, name_kinds
 from saccade.data.records import SPLIT_NAMES, UNSPLIT, Box, DataError, Record, Records
+from saccade.files import shown
 from saccade.images.image_formats import IMAGE_SUFFIXES
 from saccade.tasks.labels import in_order
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 FOLD_NAME = re.compile(r"[\w-]*")  # the name of a run folder, too
 
 
@@ -155,7 +158,7 @@ def load_manifest(path: Path, group: str | None = None, labels: str | None = Non
         assert columns is not None
         try:
             record = _record(root, row, columns, group_column)
-            _check_group(record.group, line, groups)
+            refuse_alike(record.group, f"on line {line}", groups)
         except DataError as error:
             raise DataError(f"{path}, line {line}: {error}") from None
         if record.image in line_of:
@@ -171,16 +174,6 @@ def load_manifest(path: Path, group: str | None = None, labels: str | None = Non
         raise DataError(f"{path}: no line below the header; list one image per line")
     places = [f"{path}, line {line_of[record.image]}" for record in records]
     return _records(root, records, places, labels, columns)
-
-
-def _check_group(name: str, line: int, seen: dict[str, tuple[str, int]]) -> None:
-    """Two names of groups that differ by spaces alone are most likely one, misspelt."""
-    first, where = seen.setdefault("".join(name.split()), (name, line))
-    if first != name:
-        raise DataError(
-            f"group {name!r} differs by spaces alone from {first!r} on line {where}; write both alike, or tell them "
-            "apart by more"
-        )
 
 
 def read_columns(path: Path) -> list[str]:
@@ -212,9 +205,11 @@ def _header(path: Path, reader: csv.DictReader, group: str, *, needs_group: bool
     missing = [repr(name) for name, there in columns.items() if not there]
     if missing:
         separator = "tabs" if reader.reader.dialect.delimiter == "\t" else "commas"
+        other = next((name for sign, name in SEPARATORS.items() if len(header) == 1 and sign in header[0]), None)
+        meant = f", and this one by {other}: save it anew" if other else ""
         raise DataError(
-            f"{path}, line 1: no column {' and '.join(missing)} in {header}; expected image,label[,split][,boxes]"
-            f"[,group][,fold] separated by {separator}"
+            f"{path}, line 1: no column {' and '.join(missing)} in {shown(', '.join(header))!r}; expected image,label"
+            f"[,split][,boxes][,group][,fold] separated by {separator}{meant}"
         )
     return header
 

@@ -92,14 +92,28 @@ def group_by_name(records: Records, pattern: str) -> Records:
         raise DataError(
             f"data.group is {pattern!r}, which is no regular expression ({error}): expected one such as 'patient[0-9]+'"
         ) from None
-    grouped = []
+    grouped, seen = [], {}
     for record in records.records:
         name = record.image.relative_to(records.root).as_posix()
         match = find.search(name)
         if match is None or not match[(group := min(1, find.groups))]:
             raise DataError(f"{name}: data.group {pattern!r} finds no group in this name; it must find one in each")
+        try:
+            refuse_alike(match[group], f"in {name}", seen)
+        except DataError as error:
+            raise DataError(f"{name}: {error}") from None
         grouped.append(record._replace(group=match[group]))
     return records._replace(records=tuple(grouped))
+
+
+def refuse_alike(name: str, where: str, seen: dict[str, tuple[str, str]]) -> None:
+    """Two names of groups that differ by spaces alone are most likely one, misspelt; `seen` is filled."""
+    first, there = seen.setdefault("".join(name.split()), (name, where))
+    if first != name:
+        raise DataError(
+            f"group {name!r} differs by spaces alone from {first!r} {there}; write both alike, or tell them apart by "
+            "more"
+        )
 
 
 def same_pictures(records: Sequence[Record]) -> list[SamePicture]:

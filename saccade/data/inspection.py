@@ -9,6 +9,7 @@ Files are read in processes that can be killed: one that hangs its reader, or en
 """
 
 import hashlib
+import logging
 import math
 import os
 from collections import Counter, defaultdict
@@ -39,6 +40,8 @@ from saccade.images.image_source import open_file
 from saccade.images.pyramid import NotASlideError
 from saccade.images.slide import SlideImage
 
+log = logging.getLogger(__name__)
+
 PLAIN_LINES = 10
 SHOWN_LEAKS = 20
 SLIDE_VIEW_PX = 1024
@@ -53,10 +56,11 @@ class Finding(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A data set and what decoding each of its files gave."""
+    """A data set and what decoding each of its files gave, at so many microns per pixel if that was asked for."""
 
     records: Records
     findings: tuple[Finding, ...]
+    mpp: float | None = None
 
     def bad(self) -> list[BadImage]:
         """Every file that cannot be read."""
@@ -119,8 +123,7 @@ def examine(
 def _examine_file(path: Path, guard: Guard | None, *, max_pixels: int, mpp: float | None, stream: bool) -> Finding:
     try:
         with blaming(path):
-            if mpp is not None:
-                open_file(path, mpp=mpp, guard=guard)
+            scaled = None if mpp is None else open_file(path, mpp=mpp, guard=guard).size
             slide = _huge_slide(path, guard, max_pixels) if stream else None
             read = guard.read_pixels if guard else read_pixels
             pixels = _small_view(slide) if slide else read(path, max_pixels=max_pixels)
@@ -129,7 +132,7 @@ def _examine_file(path: Path, guard: Guard | None, *, max_pixels: int, mpp: floa
     size = slide.size if slide else (pixels.shape[0], pixels.shape[1])
     digest = hashlib.blake2b(repr(size).encode(), digest_size=16)  # the same bytes may be a picture of another shape
     digest.update(pixels.data)
-    return Finding(size, digest.digest(), None)
+    return Finding(scaled or size, digest.digest(), None)
 
 
 def _huge_slide(path: Path, guard: Guard | None, max_pixels: int) -> SlideImage | None:
@@ -142,6 +145,18 @@ def _huge_slide(path: Path, guard: Guard | None, max_pixels: int) -> SlideImage 
 
 def _small_view(slide: SlideImage) -> np.ndarray:
     return slide.view(min(1.0, SLIDE_VIEW_PX / max(slide.size))).numpy()
+
+
+def leave_out_bad(records: Records, max_pixels: int) -> tuple[Records, list[BadImage]]:
+    """The records whose files can be read, and what is wrong with the others, which is logged."""
+    findings = tuple(examine(records, max_pixels=max_pixels))
+    bad = Report(records, findings).bad()
+    for error in bad:
+        log.warning("left out %s", error)
+    if bad:
+        log.warning("left out %d of %d images that cannot be read", len(bad), len(findings))
+    kept = tuple(r for r, finding in zip(records.records, findings, strict=True) if finding.bad is None)
+    return records._replace(records=kept), bad
 
 
 def follow(findings: Iterable[Finding], total: int, console: Console) -> Iterator[Finding]:
@@ -160,7 +175,8 @@ def follow(findings: Iterable[Finding], total: int, console: Console) -> Iterato
 def show(report: Report, console: Console) -> None:
     """Print what a user wants to know of a data set."""
     _show_counts(report.records, console)
-    _say(console, _describe_sizes(report.sizes()))
+    at = "" if report.mpp is None else f", at {report.mpp:g} microns per pixel"
+    _say(console, f"{_describe_sizes(report.sizes())}{at}")
     for note in report.records.notes:
         _say(console, note if note.startswith("warning: ") else f"note: {note}")
     for record, size in (odd := report.odd())[:SHOWN_LEAKS]:

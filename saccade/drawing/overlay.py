@@ -20,6 +20,7 @@ from matplotlib.patheffects import withStroke
 
 from saccade.drawing.layout import WIDTH_IN, arrange, place_badges
 from saccade.looking import Look
+from saccade.tasks.labels import split_labels
 
 CAPTION_IN = 0.42
 MAX_CROPS = 16  # more would be too small to see
@@ -44,17 +45,22 @@ class Caption(NamedTuple):
         '✗ 50 (87% sure), but it is 70'
         """
         sure = "" if math.isnan(self.confidence) else f" ({_percent(self.confidence)} sure)"
-        said = f"{self.predicted}{sure}"
+        said, truth = f"{_named(self.predicted)}{sure}", self.truth and _named(self.truth)
         if self.truth is None:
             return said
         if math.isnan(self.confidence):
-            return f"{said}; it is {self.truth}"
-        return f"✓ {said}" if self.truth == self.predicted else f"✗ {said}, but it is {self.truth}"
+            return f"{said}; it is {truth}"
+        return f"✓ {said}" if self.truth == self.predicted else f"✗ {said}, but it is {truth}"
 
     @property
     def color(self) -> str:
         """Green, red or dark."""
         return NEUTRAL if self.truth is None else RIGHT if self.truth == self.predicted else WRONG
+
+
+def _named(label: str) -> str:
+    """As people read it: a lone separator is none of several labels."""
+    return label if split_labels(label) else "no label"
 
 
 def overlay(

@@ -47,7 +47,7 @@ def multiply_adds(model: nn.Module, image_size: tuple[int, int], channels: int =
     {'total': 2400, 'features': 2400}
     """
     place = next(model.parameters())
-    in_parts = isinstance(model, System) and model.takes_sources and not model.config.positions
+    in_parts = isinstance(model, System) and model.reads_parts
     # An image that is read in parts may be too large to be a tensor.
     image: Any = Sources([Blank(image_size, channels)]) if in_parts else torch.zeros(1, channels, *image_size)
     image = image.to(place.device, place.dtype)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, distributed
 
-from saccade.data.dataset import Batch, unit_range
+from saccade.data.dataset import Batch
 from saccade.evaluation.overlaps import HIT, best_overlap, mutual_overlap
 from saccade.images import Sources
 from saccade.output import Output
@@ -66,7 +66,7 @@ def predict_batch(model: System, batch: Batch) -> Predictions:
         rows = (batch.size == batch.size.new_tensor([height, width])).all(dim=1).nonzero().flatten()
         # Sources of a batch are all of one size.
         image = batch.image if isinstance(batch.image, Sources) else batch.image[rows, :, :height, :width]
-        seen: Any = preparation.see(unit_range(image))
+        seen: Any = model.take(preparation.see(image))
         output: Output = model(seen)
         if output.boxes is not None:
             corner = center_corner((height, width), (seen.shape[-2], seen.shape[-1]))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from saccade.building import load_model
+from saccade.evaluation.calibration import with_temperatures
 from saccade.export.formats import OPSET, choose_format
 from saccade.export.parity import Check, Images, compare, find_images, vary
 from saccade.export.program import HardModel, first_line, name_of, trace
@@ -70,10 +71,13 @@ def describe(model: Any) -> dict[str, str]:
     """What a user of the file must know, as the file's metadata; each value is JSON, null where there is no such thing.
 
     preparation: what to do with an image first: resize it to a height and width, cut the center out.
+    task:        without the temperature, by which the file's logits are divided already.
+    decision:    the rule for the probabilities, as in the model's config.
     """
     config = model.config
     facts = {
-        "task": config.task,
+        "task": with_temperatures(config.task, []),
+        "decision": config.decision,
         "classes": model.task.classes,
         "image_size": config.image_size,
         "preparation": asdict(config.preparation),

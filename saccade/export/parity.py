@@ -16,8 +16,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saccade.config import ModelConfig
-from saccade.data import DataError, load, unit_range
+from saccade.data import DataError, load
 from saccade.export.program import HardModel
+from saccade.images import unit_range
 from saccade.predict.reading import LARGE_PX, Reader
 from saccade.preparation import Preparation
 from saccade.runs import RunFolder

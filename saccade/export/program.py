@@ -2,8 +2,9 @@
 
     image  B 3 H W in [0, 1]  →  logits B L,   boxes B K 4 (left, top, right, bottom in pixels),   scores B K
 
-Boxes and scores are those of the K patches looked at, best first; scores are as the selection sees them, normalized
-per image. A system without a scorer has no scores, one that does not choose has no boxes either.
+Logits are those of what is told: divided by the model's temperature, if it has one. Boxes and scores are those of the K
+patches looked at, best first; scores are as the selection sees them, normalized per image. A system without a scorer
+has no scores, one that does not choose has no boxes either.
 """
 
 from collections.abc import Iterator
@@ -43,10 +44,11 @@ class HardModel(nn.Module):
     def forward(self, image: Float[Tensor, "B C H W"]) -> tuple[Tensor, ...]:
         """As many of `OUTPUTS` as the system has."""
         output: Output = self.model(image)
+        logits = self.model.task.temper(output.logits)
         if not output.chooses:
-            return (output.logits,)
+            return (logits,)
         boxes, scores = best_first(output)
-        return (output.logits, boxes, scores) if scores.shape[1] else (output.logits, boxes)
+        return (logits, boxes, scores) if scores.shape[1] else (logits, boxes)
 
     def margin(self, image: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:
         """By how much a score must change before other patches are chosen, or the same in another order."""

@@ -33,7 +33,7 @@ def extract(
     if not image.is_floating_point():
         raise ValueError(
             f"the image has dtype {image.dtype}, expected floating point: make floats of bytes with "
-            "saccade.data.unit_range(image)"
+            "saccade.images.unit_range(image)"
         )
     if image.shape[0] != selection.index.shape[0]:  # not len: a traced batch has no number
         raise ValueError(f"{len(image)} images and a selection for {len(selection.index)}: expected one for each image")

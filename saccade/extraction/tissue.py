@@ -46,6 +46,5 @@ def on_tissue(grid: Grid, view: Float[Tensor, "B 3 h w"], image_size: tuple[int,
     if grid.inside is not None:
         shown = shown & grid.inside
     too_few = rearrange(shown.sum(dim=1) < k, "b -> b 1")
-    return grid._replace(
-        inside=torch.where(too_few, torch.ones_like(shown) if grid.inside is None else grid.inside, shown)
-    )
+    # Not torch.where, which runtimes of exported graphs lack for truth values.
+    return grid._replace(inside=shown | (too_few if grid.inside is None else too_few & grid.inside))

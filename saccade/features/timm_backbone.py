@@ -11,7 +11,10 @@ from safetensors import SafetensorError
 from timm.data.config import resolve_model_data_config
 from torch import Tensor, nn
 
+from saccade.places import fetch_from_hub, is_hub_name
 from saccade.registry import register
+
+ON_HUB = "model.safetensors"  # what timm calls weights there
 
 
 @register("features", "backbone")
@@ -20,7 +23,8 @@ class Backbone(nn.Module):
 
     model:      a timm name, for instance "resnet18" or "tf_efficientnet_lite0" (`timm.list_models()` knows them all).
     pretrained: load the weights timm publishes for it from the hub.
-    weights:    load them from a local .safetensors file in timm's key names instead.
+    weights:    load them from a .safetensors file in timm's key names instead, or from what has one on the hub, such
+                as timm/resnet18.a1_in1k.
     patch:      height and width of the patches, for nets that are built for one size.
     image_channels: how many of the `channels` are the image's own (default: all). The others, its positions, pass as
                 they are; to weights that were loaded they mean nothing at first.
@@ -48,12 +52,8 @@ class Backbone(nn.Module):
             raise ValueError(f"timm has no model {model!r}: {hint}")
         options: dict[str, Any] = {}
         if weights is not None:
-            if not (Path(weights).is_file() and weights.endswith(".safetensors")):
-                raise FileNotFoundError(
-                    f"no usable weights at {weights}: expected a .safetensors file with timm's key names for {model}"
-                )
             # Some nets would otherwise expect the file in the format of their first publication.
-            options["pretrained_cfg_overlay"] = {"file": weights, "custom_load": False}
+            options["pretrained_cfg_overlay"] = {"file": str(_find_weights(weights, model)), "custom_load": False}
         published = timm.get_pretrained_cfg(model, allow_unregistered=True)
         if patch and published is not None and published.fixed_input_size:
             options["img_size"] = patch if patch[0] != patch[1] else patch[0]  # some know squares only
@@ -84,6 +84,18 @@ class Backbone(nn.Module):
     def forward(self, patches: Float[Tensor, "n C P Q"]) -> Float[Tensor, "n D"]:
         """Features of each patch."""
         return self.net((patches - self.mean) / self.std)
+
+
+def _find_weights(weights: str, model: str) -> Path:
+    """The file, which may be on the hub."""
+    if is_hub_name(weights):
+        return fetch_from_hub(weights, [ON_HUB]) / ON_HUB
+    if not (Path(weights).is_file() and weights.endswith(".safetensors")):
+        raise FileNotFoundError(
+            f"no usable weights at {weights}: expected a .safetensors file with timm's key names for {model}, or the "
+            "name of its weights on the hub, such as timm/resnet18.a1_in1k"
+        )
+    return Path(weights)
 
 
 def _shortly(error: Exception) -> str:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from saccade.images.pyramid import NotASlideError
     from saccade.images.regions import cut_regions
     from saccade.images.slide import SlideImage
-    from saccade.images.source_batch import ImageSource, Sources
+    from saccade.images.source_batch import ImageSource, Sources, unit_range
     from saccade.images.tensor import TensorImage
-    from saccade.images.view import View, make_view, view_size
+    from saccade.images.view import View, make_view, resize_bytes, view_size
 
 _HOME = {
     "BadImage": "bad_image",
@@ -36,6 +36,8 @@ _HOME = {
     "open_file": "image_source",
     "open_image": "image_source",
     "open_url": "image_source",
+    "resize_bytes": "view",
+    "unit_range": "source_batch",
     "view_size": "view",
 }
 
@@ -56,6 +58,8 @@ __all__ = [
     "open_file",
     "open_image",
     "open_url",
+    "resize_bytes",
+    "unit_range",
     "view_size",
 ]
 

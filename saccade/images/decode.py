@@ -9,7 +9,8 @@
 
 Everything else, and every file that is damaged, missing or absurdly large, is a `BadImage` with the file's name.
 
-Pixels go from Pillow into the result a few rows at a time, upright as they arrive, so that there is never a third copy.
+JPEGs are decoded by libjpeg-turbo where it and Pillow agree to the byte (`turbo`), everything else by Pillow. Pixels go
+from there into the result a few rows at a time, upright as they arrive, so that there is never a third copy.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from saccade.images.bad_image import BadImage, blaming
 from saccade.images.decoding_cost import MAX_PIXELS, check_cost
 from saccade.images.image_formats import is_tiff, open_lazily, without_pillow_limit
 from saccade.images.tiff import read_tiff
+from saccade.images.turbo import decode_jpeg
 
 BAND_PX = 2**20  # converted at once
 
@@ -57,6 +59,10 @@ def read_pixels(path: Path, *, max_pixels: int = MAX_PIXELS, allocate: Allocate 
             check_cost(path, image, max_pixels)
             if _is_raw_deep_tiff(image):
                 return _three_channels(_unit_range(path, read_tiff(path, max_pixels)), allocate)
+            if image.format in ("JPEG", "MPO") and image.mode in ("RGB", "L"):
+                upright, stored = _place(image, allocate, np.uint8)
+                if decode_jpeg(path, stored):
+                    return upright
             _load(image)
             return _to_rgb(path, image, allocate)
 
@@ -76,13 +82,18 @@ def _to_rgb(path: Path, image: Image.Image, allocate: Allocate) -> np.ndarray:
         convert, dtype = _16_bit_range(path, image), np.float32
     else:
         convert, dtype = _rgb_bytes, np.uint8
-    orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
-    width, height = image.size
-    upright = allocate((width, height, 3) if orientation in (5, 6, 7, 8) else (height, width, 3), dtype)
-    stored = _AS_STORED.get(orientation, lambda upright: upright)(upright)
+    upright, stored = _place(image, allocate, dtype)
     for top, band in _bands(image):
         stored[top : top + band.height] = convert(band)
     return upright
+
+
+def _place(image: Image.Image, allocate: Allocate, dtype: type) -> tuple[np.ndarray, np.ndarray]:
+    """Room for the upright picture, and the same room seen as the file has it."""
+    orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+    width, height = image.size
+    upright = allocate((width, height, 3) if orientation in (5, 6, 7, 8) else (height, width, 3), dtype)
+    return upright, _AS_STORED.get(orientation, lambda upright: upright)(upright)
 
 
 def _bands(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:

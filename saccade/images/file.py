@@ -1,7 +1,7 @@
-"""An ordinary image file (JPEG, PNG, TIFF, …), decoded by Pillow.
+"""An ordinary image file (JPEG, PNG, TIFF, …).
 
-Such a file has no parts that could be read alone: `regions` decodes it whole, at the first call, and keeps the bytes.
-A JPEG's view does without: it is made from the low frequencies of the file's cosine transform.
+Such a file has no parts that could be read alone: it is decoded whole at the first call, and its bytes are kept. View
+and regions are made of those, so that nothing as large as the image is ever there as floats.
 """
 
 from functools import cached_property
@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from saccade.images.bands import resize
-from saccade.images.boxes import read_regions, to_float
 from saccade.images.decode import read_pixels
 from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.images.guarded import Guard
-from saccade.images.jpeg import DCT_MARGIN, jpeg_size, shrink_jpeg
-from saccade.images.view import view_size
+from saccade.images.tensor import TensorImage
 from saccade.places import Copy
 
 
@@ -38,9 +37,7 @@ class FileImage:
     @property
     def size(self) -> tuple[int, int]:
         """Height and width of the upright picture in pixels."""
-        ask = self.guard.jpeg_size if self.guard else jpeg_size
-        height, width = ask(self.path, max_pixels=self.max_pixels) or self.pixels.shape[:2]
-        return height, width
+        return self._whole.size
 
     @property
     def file_size(self) -> tuple[int, int]:
@@ -48,19 +45,16 @@ class FileImage:
         return self.size
 
     def view(self, scale: float) -> Float[Tensor, "3 h w"]:
-        """The image resized to `view_size(size, scale)`; a JPEG at a scale up to 1/3 is never decoded whole."""
-        ask = self.guard.jpeg_size if self.guard else jpeg_size
-        size = ask(self.path, max_pixels=self.max_pixels) if scale * DCT_MARGIN <= 1 / 2 else None
-        if size is None:
-            return resize(
-                [self.pixels], self.size, view_size(self.size, scale)
-            )  # its floats would be four times as much
-        shrink = self.guard.shrink_jpeg if self.guard else shrink_jpeg
-        return to_float(shrink(self.path, view_size(size, scale), max_pixels=self.max_pixels))
+        """The image resized to `view_size(size, scale)`."""
+        return self._whole.view(scale)
 
     def regions(self, boxes: Int[Tensor, "R 4"]) -> Float[Tensor, "R 3 P Q"]:
         """The pixels inside equally sized boxes (left, top, right, bottom), zero outside the image."""
-        return read_regions(lambda box: self.pixels[box.top : box.bottom, box.left : box.right], boxes, self.size)
+        return self._whole.regions(boxes)
+
+    @cached_property
+    def _whole(self) -> TensorImage:
+        return TensorImage(rearrange(torch.from_numpy(self.pixels), "h w c -> c h w"))
 
     @cached_property
     def pixels(self) -> np.ndarray:

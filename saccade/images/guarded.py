@@ -8,10 +8,8 @@ Requests and answers are JSON, and pixels are bytes of a known shape: nothing th
 Linux only (`SUPPORTED`); elsewhere files are read in the process itself.
 """
 
-import fcntl
 import json
 import math
-import mmap
 import os
 import signal
 import socket
@@ -23,13 +21,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from saccade.images.bad_image import BadImage, Fault, require_file
 from saccade.images.decoding_cost import MAX_PIXELS, allowed_bytes
 from saccade.images.pyramid import Box, NotASlideError
+from saccade.images.shared_memory import LentBlocks
 from saccade.places import Ranged, UnreachableError
 
 SUPPORTED = sys.platform == "linux"
@@ -39,10 +38,6 @@ FILL = b"fill "  # and where from and to: the only question of the process that 
 GIVE_UP_S = 10.0  # for it to learn that there is no more
 # What the readers need beside pixels: a few threads and their stacks, the file, a row of tiles.
 ROOM_BYTES = 2**28
-# Shared memory that stays, for pictures up to 44 megapixels.
-KEPT_BYTES = 2**27
-
-_SEALS = 0x0002 | 0x0004  # F_SEAL_SHRINK, F_SEAL_GROW: shared memory that shrinks would end whoever reads it
 
 
 class Limits(NamedTuple):
@@ -99,6 +94,17 @@ class Guard:
         finally:
             del self._until.moment
 
+    def start(self) -> "Guard":
+        """Begin the process now and do not wait for it: it is there sooner when something is asked."""
+        with self._turn:
+            self._there()
+        return self
+
+    def _there(self) -> "_Worker":
+        if self._worker is None or self._worker.owner != os.getpid():
+            self._worker = _Worker()
+        return self._worker
+
     def close(self) -> None:
         """End the process now, also from another thread: whoever waits for an answer gets a `BadImage`."""
         worker, self._worker = self._worker, None
@@ -113,15 +119,6 @@ class Guard:
         """`formats.header_size`."""
         size = self._ask(path, "header_size")
         return None if size is None else (size[0], size[1])
-
-    def jpeg_size(self, path: Path, *, max_pixels: int = MAX_PIXELS) -> tuple[int, int] | None:
-        """`jpeg.jpeg_size`."""
-        size = self._ask(path, "jpeg_size", max_pixels=max_pixels)
-        return None if size is None else (size[0], size[1])
-
-    def shrink_jpeg(self, path: Path, size: tuple[int, int], *, max_pixels: int = MAX_PIXELS) -> np.ndarray:
-        """`jpeg.shrink_jpeg`."""
-        return self._ask(path, "shrink_jpeg", size=size, max_pixels=max_pixels)
 
     def open_pyramid(self, path: Path | Ranged, *, single_file: bool = False) -> "GuardedPyramid":
         """`pyramid.open_pyramid`; the file is open over there, and opened again if that process had to be ended."""
@@ -144,13 +141,15 @@ class Guard:
         try:
             limits = limits._replace(wall_s=min(limits.wall_s, max(end - time.monotonic(), 0.001)))
             request = {"job": job, "path": os.path.abspath(path), "options": options, "limits": limits}
-            worker = self._worker
-            if worker is None or worker.owner != os.getpid():
-                worker = self._worker = _Worker(min(START_S, left_s))
+            worker = self._there()
+            worker.wait_for_start(min(START_S, left_s))
             return worker.answer(path, request, limits)
         except _EndedError as ended:
             self._worker = None
             raise BadImage(path, ended.reason, ended.fault) from None
+        except RuntimeError:
+            self._worker = None
+            raise
         finally:
             self._turn.release()
 
@@ -191,8 +190,8 @@ class _EndedError(Exception):
 class _Worker:
     """The process and the socket to it."""
 
-    def __init__(self, start_s: float):
-        self.owner = os.getpid()
+    def __init__(self):
+        self.owner, self._started = os.getpid(), False
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             # -P: a folder of images is no place to import from. Its library's complaints would quote files.
@@ -205,20 +204,32 @@ class _Worker:
                 stderr=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C is for the one who asked
             )
-        self._socket.settimeout(start_s)
+        self._blocks = LentBlocks()
+
+    def wait_for_start(self, start_s: float) -> None:
+        """Until it can be asked; the first time that takes a while."""
+        if self._started:
+            return
         try:
-            message, descriptors = self._receive()
+            self._socket.settimeout(start_s)
+            message, _ = self._receive()
         except TimeoutError:
             self.end()
             raise _EndedError("its reader did not start in time", Fault.SLOW) from None
-        if message == b"ready":
-            self._kept = _map(descriptors[0], KEPT_BYTES)
-        else:
-            self.end()
-            raise RuntimeError(
-                f"the process that reads images did not start: `{sys.executable} -m saccade.images.guarded_worker 0` "
-                "shows why"
-            )
+        except OSError:  # `close` was called meanwhile
+            message = b""
+        self._started = message == b"ready"
+        if not self._started:
+            self._failed_to_start()
+
+    def _failed_to_start(self) -> NoReturn:
+        code = self._wait()
+        if code == -signal.SIGKILL:
+            raise _EndedError(*_explain_end(code, Limits()))
+        raise RuntimeError(
+            f"the process that reads images did not start: `{sys.executable} -m saccade.images.guarded_worker 0` "
+            "shows why"
+        )
 
     def end(self) -> int:
         """Kill it, and say how it ended: the signal as a negative number."""
@@ -230,7 +241,7 @@ class _Worker:
     def answer(self, path: Path | Ranged, request: dict[str, Any], limits: Limits) -> Any:
         self._socket.settimeout(limits.wall_s)
         try:
-            self._socket.send(json.dumps(request).encode())
+            self._socket.send(json.dumps({**request, "memory": self._blocks.sort_out()}).encode())
             message, descriptors = self._receive()
             end = time.monotonic() + limits.wall_s
             while isinstance(path, Ranged) and message.startswith(FILL):
@@ -266,11 +277,7 @@ class _Worker:
             raise BadImage(path, answer["bad"]["reason"], Fault(answer["bad"]["fault"]))
         if "pixels" not in answer:
             return answer["value"]
-        shape, dtype = answer["pixels"]["shape"], np.dtype(answer["pixels"]["dtype"])
-        count = math.prod(shape)
-        if descriptors:
-            return np.frombuffer(_map(descriptors[0], count * dtype.itemsize), dtype).reshape(shape)
-        return np.frombuffer(self._kept, dtype, count).reshape(shape).copy()
+        return self._blocks.array(answer["pixels"], descriptors)
 
     def _wait(self) -> int:
         with suppress(subprocess.TimeoutExpired):
@@ -287,13 +294,3 @@ def _explain_end(code: int, limits: Limits) -> tuple[str, Fault]:
         return f"reading it took longer than {limits.cpu_s:g} s and was stopped", Fault.SLOW
     name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return f"damaged: its reader ended ({name}) while reading it", Fault.DAMAGED
-
-
-def _map(descriptor: int, size: int) -> mmap.mmap:
-    try:
-        sealed = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS == _SEALS  # type: ignore[attr-defined]
-        if not sealed or os.fstat(descriptor).st_size != size:
-            raise RuntimeError(f"the process that reads images announced {size} bytes and sent others")
-        return mmap.mmap(descriptor, size)
-    finally:
-        os.close(descriptor)

@@ -1,9 +1,7 @@
 """The other side of `guarded`: reads images within limits, request by request, until the socket is closed."""
 
-import fcntl
 import json
 import math
-import mmap
 import os
 import resource
 import signal
@@ -19,57 +17,13 @@ from PIL import AvifImagePlugin, Image
 
 from saccade.images.bad_image import BadImage, blaming
 from saccade.images.decode import read_pixels
-from saccade.images.guarded import FILL, KEPT_BYTES, MESSAGE_BYTES, Limits
+from saccade.images.guarded import FILL, MESSAGE_BYTES, Limits
 from saccade.images.image_formats import header_size
-from saccade.images.jpeg import jpeg_size, shrink_jpeg
 from saccade.images.pyramid import Box, NotASlideError, open_pyramid
+from saccade.images.shared_memory import Shared
 from saccade.places import Ranged
 
 GRACE_S = 5  # after which it ends itself, if the one who asked is no more
-
-_SEAL_ALL_BUT_WRITING = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW
-
-
-class Shared:
-    """Arrays in memory that is shared with another process; the last one made is the one to hand over.
-
-    Most lie in one block that stays: fresh shared memory costs a third of decoding a JPEG into it, used memory and a
-    copy on the other side a twentieth. Larger arrays have a block of their own, which the other side keeps.
-    """
-
-    def __init__(self):
-        self.kept, self._memory = _new_block(KEPT_BYTES)
-        self._own: int | None = None
-        self._array: np.ndarray | None = None
-
-    def allocate(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """As `np.empty`, but that the array before is lost."""
-        self.drop()
-        size = math.prod(shape) * np.dtype(dtype).itemsize
-        memory = self._memory
-        if size > KEPT_BYTES:
-            self._own, memory = _new_block(size)
-        self._array = np.frombuffer(memory, dtype, count=math.prod(shape)).reshape(shape)
-        return self._array
-
-    def hand_over(self, pixels: np.ndarray) -> list[int]:
-        """The block of `pixels`, which are copied if they lie elsewhere; none where it is the one that stays."""
-        if pixels is not self._array:
-            self.allocate(pixels.shape, pixels.dtype)[:] = pixels
-        return [] if self._own is None else [self._own]
-
-    def drop(self) -> None:
-        """Let go of an array's own memory; whoever has got it keeps it."""
-        if self._own is not None:
-            os.close(self._own)
-        self._own = self._array = None
-
-
-def _new_block(size: int) -> tuple[int, mmap.mmap]:
-    descriptor = os.memfd_create("pixels", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(descriptor, size)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEAL_ALL_BUT_WRITING)  # type: ignore[attr-defined]
-    return descriptor, mmap.mmap(descriptor, size)
 
 
 # Of the few slides people look at in turn; a file that changed in between is another one.
@@ -110,8 +64,6 @@ def _read_pixels(path: Path, shared: Shared, max_pixels: int) -> np.ndarray:
 JOBS: dict[str, Callable[..., Any]] = {
     "read_pixels": _read_pixels,
     "header_size": lambda path, shared: header_size(path),
-    "jpeg_size": lambda path, shared, max_pixels: jpeg_size(path, max_pixels=max_pixels),
-    "shrink_jpeg": lambda path, shared, size, max_pixels: shrink_jpeg(path, size, max_pixels=max_pixels),
     "open_pyramid": _describe_pyramid,
     "read_box": _read_box,
 }
@@ -149,17 +101,18 @@ def main() -> None:
     shared = Shared()
     base_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     with socket.socket(fileno=int(sys.argv[1])) as asker:
-        socket.send_fds(asker, [b"ready"], [shared.kept])
+        asker.send(b"ready")
         while message := asker.recv(MESSAGE_BYTES):
             request = json.loads(message)
+            shared.sort_out(**request["memory"])
             limit(Limits(*request["limits"]), base_bytes)
             answer = do(request, shared)
             signal.setitimer(signal.ITIMER_REAL, 0)
             if isinstance(answer, np.ndarray):
-                about = {"pixels": {"shape": answer.shape, "dtype": answer.dtype.name}}
-                socket.send_fds(asker, [json.dumps(about).encode()], shared.hand_over(answer))
+                block, descriptor = shared.hand_over(answer)
+                about = {"shape": answer.shape, "dtype": answer.dtype.name, "block": block.number, "bytes": block.size}
                 del answer
-                shared.drop()
+                socket.send_fds(asker, [json.dumps({"pixels": about}).encode()], descriptor)
             else:
                 asker.send(json.dumps(answer).encode())
 

@@ -117,7 +117,7 @@ def _open_tensor(pixels: Tensor) -> Opened:
         raise ValueError(f"an image of shape {tuple(pixels.shape)} has no pixels")
     if not pixels.is_floating_point() and pixels.dtype not in _INTEGERS:
         raise ValueError(f"pixels of type {pixels.dtype} have no set range: give bytes (uint8), or floats of [0, 1]")
-    return TensorImage(v2.to_dtype(pixels, torch.float32, scale=True))
+    return TensorImage(pixels if pixels.dtype == torch.uint8 else v2.to_dtype(pixels, torch.float32, scale=True))
 
 
 @open_image.register(np.ndarray)

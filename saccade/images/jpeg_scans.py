@@ -34,8 +34,10 @@ def count_scans(path: Path) -> Scans:
             place += 1 if marker == 0xFF else 2 + int.from_bytes(data[place + 2 : place + 4])
         begin = place = max(data.find(_START_OF_SCAN, place), 0)
         in_scan = data[begin + 4] if begin + 4 < len(data) else channels
+        if not progressive and in_scan >= channels:
+            return Scans(1, 0)  # whatever follows, the decoder is done after the first
         count = 0
         # Inside a scan 0xFF is always followed by something else, so that this finds scans alone.
         while count <= MAX_SCANS and (place := data.find(_START_OF_SCAN, place) + 2) > 1:
             count += 1
-    return Scans(count, channels if progressive or in_scan < channels else 0)
+    return Scans(count, channels)

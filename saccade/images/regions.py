@@ -4,16 +4,18 @@ This is the only place that reads full-resolution pixels out of a tensor; extrac
 """
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from saccade.images.source_batch import Sources
 
 
 def cut_regions(
-    image: Float[Tensor, "B C H W"] | Sources, left_top_px: Int[Tensor, "B R 2"], size: tuple[int, int]
-) -> Float[Tensor, "B R C P Q"]:
+    image: Shaped[Tensor, "B C H W"] | Sources, left_top_px: Int[Tensor, "B R 2"], size: tuple[int, int]
+) -> Shaped[Tensor, "B R C P Q"]:
     """Regions of `size` (height, width) whose left and top pixels are `left_top_px`, zero outside the image.
+
+    Those of bytes are bytes, those of sources floats.
 
     >>> cut_regions(torch.ones(1, 1, 4, 4), torch.tensor([[[-1, 2]]]), (2, 3))
     tensor([[[[[0., 1., 1.],

@@ -7,10 +7,10 @@ regions, in training the view and the support of the selection.
 
 from collections.abc import Sequence
 from copy import copy
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, overload, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 
@@ -97,7 +97,7 @@ class Sources:
         if self._view is None or self._view[0] != scale:
             views = [image.view(scale) for image in self.images]
             # One view of a slide may take hundreds of megabytes: none of it is copied.
-            self._view = scale, views[0][None] if len(views) == 1 else torch.stack(views)
+            self._view = scale, _stack(views)
         return self._view[1].to(self.device, self.dtype)
 
     def regions(self, left_top_px: Int[Tensor, "B R 2"], size: tuple[int, int]) -> Float[Tensor, "B R C P Q"]:
@@ -105,4 +105,26 @@ class Sources:
         corners = left_top_px.cpu()
         boxes = torch.cat([corners, corners + corners.new_tensor([size[1], size[0]])], dim=-1)  # B R 4
         regions = [image.regions(chosen) for image, chosen in zip(self.images, boxes, strict=True)]
-        return torch.stack(regions).to(self.device, self.dtype)
+        return _stack(regions).to(self.device, self.dtype)
+
+
+def _stack(parts: Sequence[Float[Tensor, "... C H W"]]) -> Float[Tensor, "B ... C H W"]:
+    """Channels last, which convolutions like best; a single one as it is."""
+    if len(parts) == 1:
+        return parts[0][None]
+    return torch.stack([part.movedim(-3, -1) for part in parts]).movedim(-1, -3)
+
+
+@overload
+def unit_range(image: Tensor) -> Tensor: ...
+
+
+@overload
+def unit_range(image: Sources) -> Sources: ...
+
+
+def unit_range(image: UInt8[Tensor, "*B C H W"] | Float[Tensor, "*B C H W"] | Sources) -> Any:
+    """Bytes → floats in [0, 1], wherever they are: what the model takes. Floats and sources are that already."""
+    if isinstance(image, Sources) or image.is_floating_point():
+        return image
+    return image.float().div_(255)

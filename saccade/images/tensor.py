@@ -1,14 +1,15 @@
-"""An image that is already a tensor: its view and its regions are `make_view` and `cut_regions`.
+"""An image that is already a tensor, of bytes or floats: its view and its regions are `make_view` and `cut_regions`.
 
 What the other sources give is defined by this one: the same picture from a file or a slide has the same view up to
 its resampler, and the same regions.
 """
 
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from saccade.images.boxes import region_size
 from saccade.images.regions import cut_regions
+from saccade.images.source_batch import unit_range
 from saccade.images.view import make_view
 
 
@@ -20,7 +21,7 @@ class TensorImage:
     torch.Size([3, 30, 40])
     """
 
-    def __init__(self, pixels: Float[Tensor, "C H W"]):
+    def __init__(self, pixels: Float[Tensor, "C H W"] | UInt8[Tensor, "C H W"]):
         self.pixels = pixels
 
     @property
@@ -40,4 +41,4 @@ class TensorImage:
 
     def regions(self, boxes: Int[Tensor, "R 4"]) -> Float[Tensor, "R C P Q"]:
         """The pixels inside equally sized boxes (left, top, right, bottom), zero outside the image."""
-        return cut_regions(self.pixels[None], boxes[None, :, :2], region_size(boxes))[0]
+        return unit_range(cut_regions(self.pixels[None], boxes[None, :, :2], region_size(boxes))[0])

@@ -8,10 +8,10 @@ import math
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from saccade.images.source_batch import Sources
+from saccade.images.source_batch import Sources, unit_range
 
 
 def view_size(image_size: tuple[int, int], scale: float) -> tuple[int, int]:
@@ -34,16 +34,34 @@ def view_size(image_size: tuple[int, int], scale: float) -> tuple[int, int]:
     return height, width
 
 
-def make_view(image: Float[Tensor, "B C H W"] | Sources, scale: float) -> Float[Tensor, "B C h w"]:
-    """Antialiased bilinear resize of `image` to `view_size`; the image itself at scale 1."""
+def make_view(
+    image: Float[Tensor, "B C H W"] | UInt8[Tensor, "B C H W"] | Sources, scale: float
+) -> Float[Tensor, "B C h w"]:
+    """Antialiased bilinear resize of `image` to `view_size`; the image itself at scale 1.
+
+    Of bytes it is that of the same image as floats, rounded to whole bytes: to within one of 255 steps the same view,
+    ten times faster and without the floats.
+    """
     if isinstance(image, Sources):
         return image.view(scale)
     size = view_size((image.shape[-2], image.shape[-1]), scale)
+    if image.dtype == torch.uint8:
+        return unit_range(resize_bytes(image, size))
     if size == tuple(image.shape[-2:]):
         return image
     # torch resizes half precision on GPUs only.
     whole = image.to(torch.promote_types(image.dtype, torch.float32))
     return F.interpolate(whole, size=size, mode="bilinear", antialias=True, align_corners=False).to(image.dtype)
+
+
+def resize_bytes(image: UInt8[Tensor, "B C H W"], size: tuple[int, int]) -> UInt8[Tensor, "B C h w"]:
+    """The same picture at another size (height, width), antialiased."""
+    if size == tuple(image.shape[-2:]):
+        return image
+    # GPUs resize floats alone.
+    of = image if image.device.type == "cpu" else image.float()
+    small = F.interpolate(of, size=size, mode="bilinear", antialias=True, align_corners=False)
+    return small if small.dtype == torch.uint8 else small.round_().byte()
 
 
 class View(nn.Module):

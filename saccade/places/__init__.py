@@ -5,12 +5,14 @@
     RangedFile   a file here that is filled as it is read, for formats of which parts are read
     find_files   the files of a folder
     fetch_tree   files of a folder or table, as a folder here
+    find_here    the folder of a model, which may be on a hub
 
 What is fetched lies in a cache of limited size (`cache.py`). Only text that somebody typed, or that stands in a list
 which somebody named, is ever taken for a URL: never a `Path`, never anything that is written in an image.
 """
 
 from saccade.places.fetching import Copy, fetch, fetch_tree
+from saccade.places.hub import fetch_from_hub, find_here, hub_name_of, is_hub_name, send_to_hub
 from saccade.places.ranged import Ranged, RangedFile
 from saccade.places.remote import (
     RemoteFile,
@@ -30,11 +32,16 @@ __all__ = [
     "RemoteFile",
     "UnreachableError",
     "fetch",
+    "fetch_from_hub",
     "fetch_tree",
     "find_files",
+    "find_here",
+    "hub_name_of",
     "is_folder",
+    "is_hub_name",
     "is_url",
     "name_of",
     "parent_of",
+    "send_to_hub",
     "url_within",
 ]

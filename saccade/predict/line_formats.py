@@ -9,7 +9,8 @@ a.jpg,70,0.98,0.02,0.98,364 100 428 164,0.99,336,448,11.2,
 
 Where a model names several labels, JSON has all that are said as `labels`, and boxes those they speak for; in CSV a box
 has them as its fifth word, parted by commas. A number is told as `value` too, and what is said to each of several
-questions as `answers`.
+questions as `answers`. Of a model with a decision rule lines have a `decision`, and doubtful ones `"review": true`; in
+CSV both have a column, and `review` is `yes` or empty.
 """
 
 import csv
@@ -49,6 +50,8 @@ def as_tree(outcome: Prediction | Failure) -> dict[str, Any]:
         "label": outcome.label,
         **(number or several),
         **({"answers": answers} if answers else {}),
+        **({} if outcome.decision is None else {"decision": outcome.decision}),
+        **({"review": True} if outcome.review else {}),
         "probabilities": {name: _short(share) for name, share in outcome.probabilities.items()},
         "boxes": [_box_tree(box, told=outcome.labels is not None) for box in outcome.boxes],
         "size": list(outcome.size),
@@ -72,8 +75,8 @@ class JsonLines:
 
     head = ""
 
-    def __init__(self, classes: Sequence[str]):
-        self.classes = list(classes)
+    def __init__(self, classes: Sequence[str], *, decides: bool = False):
+        self.classes, self.decides = list(classes), decides
 
     def line(self, image: str, outcome: Prediction | Failure) -> str:
         """What came of one image."""
@@ -90,15 +93,18 @@ class JsonLines:
             tree = json.loads(text)
             if "error" not in tree and list(tree["probabilities"]) != self.classes:
                 raise ValueError(f"it has the classes {', '.join(tree['probabilities'])}")
+            if "error" not in tree and ("decision" in tree) != self.decides:
+                raise ValueError(f"it has {'no ' * self.decides}decisions")
             yield Done(tree["image"], "error" in tree)
 
 
 class Table:
     """One row of a CSV table a line; boxes are written as in tables of images: left top right bottom, then `;`."""
 
-    def __init__(self, classes: Sequence[str]):
-        self.classes = list(classes)
-        self.columns = ("image", "label", "confidence", *(f"p:{name}" for name in classes))
+    def __init__(self, classes: Sequence[str], *, decides: bool = False):
+        self.classes, self.decides = list(classes), decides
+        decided = ("decision", "review") if decides else ()
+        self.columns = ("image", "label", *decided, "confidence", *(f"p:{name}" for name in classes))
         self.columns += ("boxes", "scores", "height", "width", "milliseconds", "error")
         self.head = _row(self.columns)
 
@@ -112,7 +118,8 @@ class Table:
         scores = ";".join(str(box["score"]) for box in tree["boxes"] if box["score"] is not None)
         size, time = tree["size"], tree["milliseconds"]
         sure = "" if math.isnan(outcome.confidence) else _short(outcome.confidence)
-        row = (image, outcome.label, sure, *shares.values(), places, scores, *size, time, "")
+        decided = (outcome.decision, "yes" if outcome.review else "") if self.decides else ()
+        row = (image, outcome.label, *decided, sure, *shares.values(), places, scores, *size, time, "")
         return _row(row)
 
     def whole(self, lines: Iterable[str]) -> Iterator[str]:

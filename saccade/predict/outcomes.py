@@ -35,6 +35,8 @@ class Prediction(NamedTuple):
     value:         the number that is said, where it is one.
     answers:       to each of several questions, what is said; else empty.
     speaks_for:    of each box, for which of several labels it speaks (`saccade.looking.speakers`); else empty.
+    decision:      what the model's rule decides, written like a label; None if it has none (`saccade.deciding`).
+    review:        whether the decision is doubtful.
     """
 
     label: str
@@ -46,6 +48,8 @@ class Prediction(NamedTuple):
     value: float | None = None
     answers: Mapping[str, Said] = {}
     speaks_for: tuple[tuple[str, ...], ...] = ()
+    decision: str | None = None
+    review: bool = False
 
     @property
     def boxes(self) -> tuple[Box, ...]:

@@ -24,8 +24,7 @@ from torch import Tensor
 
 from saccade.building import load_model
 from saccade.config import ModelConfig
-from saccade.data.dataset import unit_range
-from saccade.images import Guard, Sources
+from saccade.images import Guard, Sources, TensorImage, unit_range
 from saccade.inference import for_inference
 from saccade.looking import Look, look_at, make_picture, who_speaks
 from saccade.output import Output
@@ -70,11 +69,10 @@ class Predictor:
         models = [model] if isinstance(model, System) else [load_model(path) for path in _find_models(model, fold)]
         config, self.device, self.task = _common_config(models), _find_device(device), models[0].task
         self.models = [for_inference(each, compile=compile).to(self.device, torch.float32) for each in models]
-        self.classes = self.task.classes
+        self.classes, self.rule = self.task.classes, models[0].rule
         limit = max_pixels or config.preparation.max_pixels
         self.preparation = replace(config.preparation, max_pixels=limit)
-        by_parts = all(each.takes_sources and not each.config.positions for each in models)
-        self.reader = Reader(self.preparation, by_parts=by_parts, guard=guard)
+        self.reader = Reader(self.preparation, by_parts=all(each.reads_parts for each in models), guard=guard)
 
     def __call__(self, image: AnyImage, *, crops: bool = False, picture: bool = False) -> Prediction:
         """The answer for a path, a Pillow image, an array H W 3 or H W, a tensor 3 H W, or an `ImageSource`.
@@ -113,10 +111,11 @@ class Predictor:
     def answer(self, images: Sequence[ReadImage], *, crops: bool = False, picture: bool = False) -> list[Prediction]:
         """The predictions for images of one size that `reader` has read."""
         begin = time.perf_counter()
-        seen = self.preparation.see(self._join(images))
+        seen = self._join(images)
         outputs: list[Output] = [model(seen) for model in self.models]
-        told = [self.task.tell(output.logits.float()) for output in outputs]
-        each = torch.stack(told).cpu()  # waits for a GPU, too
+        # In double, as an evaluation takes them: a threshold may lie between answers that are both sure.
+        logits = [output.logits.cpu().double() for output in outputs]  # waits for a GPU, too
+        each = torch.stack([model.task.tell(mine) for model, mine in zip(self.models, logits, strict=True)])
         evidence = [self._evidence(model, output) for model, output in zip(self.models, outputs, strict=True)]
         shared = 1000 * (time.perf_counter() - begin) / len(images)
         predictions = []
@@ -128,10 +127,12 @@ class Predictor:
                 "seen": seen if crops else None,
             }
             look = look_at(outputs[surest], row, size=image.size, **more)
+            shares = self.task.shares(mean).tolist()
+            decided = self.rule.decide(shares) if self.rule else None
             predictions.append(
                 Prediction(
                     said.text,
-                    dict(zip(self.classes, self.task.shares(mean).tolist(), strict=True)),
+                    dict(zip(self.classes, shares, strict=True)),
                     _with_picture(look, image) if picture else look,
                     image.milliseconds + shared,
                     said.confidence,
@@ -139,6 +140,8 @@ class Predictor:
                     said.value,
                     said.answers or {},
                     who_speaks(look, self.task, said.names),
+                    decided.label if decided else None,
+                    decided.review if decided else False,
                 )
             )
         return predictions
@@ -148,11 +151,12 @@ class Predictor:
         return model.evidence(output) if self.task.names_several and output.chooses else None
 
     def _join(self, images: Sequence[ReadImage]) -> Any:
-        """Images → floats B 3 H W, or the sources of images too large for that."""
-        tensors = [rearrange(i.pixels, "c h w -> h w c") for i in images if isinstance(i.pixels, Tensor)]
-        if tensors:
-            return unit_range(rearrange(torch.stack(tensors), "b h w c -> b c h w").to(self.device))
-        return Sources([i.pixels for i in images if not isinstance(i.pixels, Tensor)], device=self.device)
+        """What the models see of images of one size: parts of each if all can do with that, or floats B 3 H W."""
+        seen: list[Any] = [self.preparation.see(i.pixels) if isinstance(i.pixels, Tensor) else i.pixels for i in images]
+        if self.reader.by_parts:
+            return Sources([TensorImage(i) if isinstance(i, Tensor) else i for i in seen], device=self.device)
+        pixels = torch.stack([rearrange(i, "c h w -> h w c") for i in seen])
+        return unit_range(rearrange(pixels, "b h w c -> b c h w").to(self.device))
 
 
 def _find_models(path: str | Path, fold: str | None) -> list[Path]:
@@ -172,6 +176,11 @@ def _common_config(models: Sequence[System]) -> ModelConfig:
     if len(same) > 1:
         raise ValueError(
             "the models of the folds have different classes, tasks or preparations: ask one of them with --fold"
+        )
+    if any(model.config.decision != first.decision for model in models):
+        raise ValueError(
+            "the models of the folds decide by different rules: ask one of them with --fold, or choose one rule for "
+            "all with saccade evaluate, such as --recall 0.99, on the run of all folds"
         )
     return first
 

@@ -12,13 +12,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Float, UInt8
 from PIL import Image
 from torch import Tensor
 
-from saccade.images import FileImage, Guard, ImageSource, SlideImage, TensorImage, open_file, open_image, open_url
+from saccade.images import (
+    FileImage,
+    Guard,
+    ImageSource,
+    SlideImage,
+    TensorImage,
+    open_file,
+    open_image,
+    open_url,
+    resize_bytes,
+)
 from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.images.image_formats import header_size
 from saccade.looking import make_picture
@@ -116,7 +125,7 @@ class Reader(NamedTuple):
     def _from_parts(self, source: Source) -> UInt8[Tensor, "3 h w"] | Source:
         (height, width), resize = source.size, self.preparation.resize
         if resize and resize[0] < height and resize[1] < width:
-            return _as_bytes(self._resize(source.view(max(resize[0] / height, resize[1] / width))))
+            return self._resize(_as_bytes(source.view(max(resize[0] / height, resize[1] / width))))
         if self.by_parts and not resize and not self.preparation.crop:
             return source
         if height * width > self.max_pixels:
@@ -130,9 +139,7 @@ class Reader(NamedTuple):
 
     def _resize(self, pixels: Tensor) -> Tensor:
         size = self.preparation.shown_size((pixels.shape[-2], pixels.shape[-1]))
-        if pixels.shape[-2:] == size:
-            return pixels
-        return F.interpolate(pixels[None], size=size, mode="bilinear", antialias=True, align_corners=False)[0]
+        return resize_bytes(pixels[None], size)[0]
 
 
 def _size_as_it_came(source: Source) -> Size:
@@ -159,6 +166,8 @@ def _(source: FileImage) -> Tensor | None:
 @_decode.register
 def _(source: TensorImage) -> Tensor | None:
     pixels = source.pixels
+    if len(pixels) == 3 and pixels.dtype == torch.uint8:
+        return pixels
     low, high = float(pixels.min()), float(pixels.max())
     if len(pixels) != 3 or not (low >= 0 and high <= 1):  # also false for NaN
         raise ValueError(

@@ -81,11 +81,12 @@ class _Facts(NamedTuple):
 
     images: ImageList
     classes: list[str]
+    decides: bool
 
 
-def finish(file: Path, images: ImageList, classes: Sequence[str]) -> None:
-    """Note beside a shard's file that it is whole, and of which list and for which classes."""
-    tree = {"images": images.count, "sha256": images.sha256, "classes": list(classes)}
+def finish(file: Path, images: ImageList, classes: Sequence[str], *, decides: bool = False) -> None:
+    """Note beside a shard's file that it is whole, of which list, for which classes and whether with decisions."""
+    tree = {"images": images.count, "sha256": images.sha256, "classes": list(classes), "decides": decides}
     write_json(file.with_suffix(".json"), tree)
 
 
@@ -96,13 +97,13 @@ def join(out: Path) -> Progress:
     found = [_read_facts(file) for file in files]
     for file, facts in zip(files, found, strict=True):
         if facts != found[0]:
-            what = "classes" if facts.images == found[0].images else "a list of images"
+            what = "classes or decisions" if facts.images == found[0].images else "a list of images"
             raise ValueError(
                 f"{shown(file)} was made with {what} other than {shown(files[0].name)}: give all shards the same model "
                 "and images"
             )
     with ExitStack() as stack:
-        form = form_class(found[0].classes)
+        form = form_class(found[0].classes, decides=found[0].decides)
         shards = [
             _lines(stack.enter_context(file.open(encoding="utf-8", errors="surrogateescape", newline="\n")), form, file)
             for file in files
@@ -146,11 +147,11 @@ def _read_facts(file: Path) -> _Facts:
     path = file.with_suffix(".json")
     if not path.is_file():
         raise FileNotFoundError(f"{shown(file)} is not finished: give its command again, with --resume")
-    tree, types = read_json(path, ANEW), {"images": int, "sha256": str, "classes": list[str]}
+    tree, types = read_json(path, ANEW), {"images": int, "sha256": str, "classes": list[str], "decides": bool}
     if missing := types.keys() - tree.keys():
         raise ValueError(f"{shown(path)}: no {min(missing)}; {ANEW}")
     check_types(path, tree, types, ANEW)
-    return _Facts(ImageList(tree["images"], tree["sha256"]), tree["classes"])
+    return _Facts(ImageList(tree["images"], tree["sha256"]), tree["classes"], tree["decides"])
 
 
 class _Line(NamedTuple):

@@ -1,6 +1,6 @@
-"""Paths → images → predictions, in order and in bounded memory: processes read ahead, images of one size go together.
+"""Paths → images → predictions, in order and in bounded memory: files are read ahead, images of one size go together.
 
-    paths ─ workers ─▶ waiting: a few images, oldest first ─ groups of one size ─▶ model ─▶ predictions, oldest first
+    paths ─ readers ─▶ waiting: a few images, oldest first ─ groups of one size ─▶ model ─▶ predictions, oldest first
 
 A group is answered when it is full, when it holds many pixels, or when its oldest image has waited long enough.
 """
@@ -8,20 +8,25 @@ A group is answered when it is full, when it holds many pixels, or when its olde
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from queue import SimpleQueue
+from typing import NamedTuple
 
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
 
 from saccade.files import shown
-from saccade.images import BadImage
+from saccade.images import BadImage, Guard
+from saccade.images.guarded import SUPPORTED
 from saccade.places import UnreachableError
 from saccade.predict.outcomes import Failure, Prediction
 from saccade.predict.reading import Reader, ReadImage
 
-AHEAD = 4  # images that each worker reads before they are asked for
+AHEAD = 4  # images for each worker that are read before they are asked for
 LOOK_AHEAD = 4  # batches that may wait for others of their size
 GROUP_PX = 2**24  # a group of this many pixels is full: 0.2 GB as floats
 WAITING_PX = 2**27  # 0.4 GB as bytes
@@ -36,40 +41,43 @@ class Loaded(NamedTuple):
 
 
 def read_ahead(reader: Reader, paths: Iterable[str | Path], *, workers: int) -> Iterator[Loaded]:
-    """The images of `paths` in order, each read in one of several processes before it is asked for."""
-    # The sampler of a map-style data set may give anything its items are called by: here, paths as they come.
-    loader = DataLoader(
-        _Files(reader),
-        sampler=paths,
-        batch_size=None,
-        num_workers=workers,
-        prefetch_factor=AHEAD if workers else None,
-        collate_fn=_as_it_is,
-    )
+    """The images of `paths` in order, each read before it is asked for, several at once.
+
+    Threads wait for guards, which decode; elsewhere decoders let go of the interpreter's lock. So pixels come in
+    shared memory and are never copied.
+    """
+    if not workers:
+        yield from map(partial(_load, reader), paths)
+        return
+    first = reader.guard or Guard()
+    pool = ThreadPoolExecutor(workers, "reader")
+    with ExitStack() as stack:
+        stack.callback(pool.shutdown)
+        free: SimpleQueue[Reader] = SimpleQueue()
+        for guard in (first, *(Guard(first.limits) for _ in range(workers - 1))):
+            free.put(reader._replace(guard=stack.enter_context(guard).start()) if SUPPORTED else reader)
+        # Whoever stops early waits for no file: what has not begun is dropped, then guards end what has.
+        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+
+        def load(path: str | Path) -> Loaded:
+            mine = free.get()
+            try:
+                return _load(mine, path)
+            finally:
+                free.put(mine)
+
+        coming = iter(paths)
+        waiting = deque(pool.submit(load, path) for path in islice(coming, workers * AHEAD))
+        while waiting:
+            yield waiting.popleft().result()
+            waiting.extend(pool.submit(load, path) for path in islice(coming, 1))
+
+
+def _load(reader: Reader, path: str | Path) -> Loaded:
     try:
-        yield from loader
-    except RuntimeError as error:
-        if "worker" not in str(error):
-            raise
-        raise OSError(
-            f"a process that reads images has died ({str(error).splitlines()[0]}): is there enough memory? Use fewer "
-            "workers; 0 reads in one process only"
-        ) from error
-
-
-class _Files(Dataset[Loaded]):
-    def __init__(self, reader: Reader):
-        self.reader = reader
-
-    def __getitem__(self, index: Any) -> Loaded:
-        try:
-            return Loaded(index, self.reader(index))
-        except Exception as error:  # whatever it is, it is this file's line and not the end of the batch
-            return Loaded(index, explain(error))
-
-
-def _as_it_is(loaded: Any) -> Any:
-    return loaded
+        return Loaded(path, reader(path))
+    except Exception as error:  # whatever it is, it is this file's line and not the end of the batch
+        return Loaded(path, explain(error))
 
 
 def explain(error: Exception) -> Failure:

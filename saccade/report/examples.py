@@ -1,5 +1,6 @@
 """Which images a report shows, and what the model sees in them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -9,12 +10,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.data.dataset import ImageDataset, batch_of_one, unit_range
+from saccade.data.dataset import ImageDataset, batch_of_one
 from saccade.data.records import Record, Records
 from saccade.looking import Look, look_at, make_picture, who_speaks
 from saccade.runs.prediction_tables import PredictionRow, PredictionTable
 from saccade.system import System
 from saccade.tasks.labels import label_names
+
+LABELS = 12  # of several, those with a picture
 
 
 def confident_mistakes(table: PredictionTable, count: int) -> list[PredictionRow]:
@@ -34,8 +37,30 @@ def typical_successes(table: PredictionTable, count: int) -> list[PredictionRow]
     return list(found.values())[:count]
 
 
+def found_labels(table: PredictionTable, count: int) -> dict[str, PredictionRow]:
+    """Of several labels an image for each that was found: where all is right if there is one, of middling probability.
+
+    One image is shown for one label only, if there are others.
+    """
+    chosen: dict[str, PredictionRow] = {}
+    for place, name in enumerate(table.classes):
+        rows = [row for row in table.rows if all(name in label_names("multi", t) for t in (row.label, row.predicted))]
+        rows.sort(key=lambda row: row.probabilities[place])
+        order = sorted(range(len(rows)), key=lambda at: abs(at - (len(rows) - 1) / 2))
+        ranked = sorted((rows[at] for at in order), key=lambda row: (row in chosen.values(), not row.right))
+        if ranked and len(chosen) < count:
+            chosen[name] = ranked[0]
+    return chosen
+
+
 def example_groups(table: PredictionTable, count: int) -> dict[str, list[PredictionRow]]:
-    """Wrong answers and right ones; of numbers the largest errors and some of middling size."""
+    """Wrong answers and right ones; of several labels each that was found; of numbers large errors and usual ones."""
+    if table.task == "multi":
+        found = found_labels(table, max(count, LABELS))
+        return {
+            "Wrong answers, the surest first": confident_mistakes(table, count),
+            f"Labels that were found, an image for each: {', '.join(found)}": list(found.values()),
+        }
     if table.task != "regression":
         return {
             "Wrong answers, the surest first": confident_mistakes(table, count),
@@ -49,7 +74,12 @@ def example_groups(table: PredictionTable, count: int) -> dict[str, list[Predict
 def of_class(table: PredictionTable, name: str, count: int) -> list[PredictionRow]:
     """Some images of a class, from all over the split, whatever the answer was."""
     rows = [row for row in table.rows if name in label_names(table.task, row.label, table.questions)]
-    return [rows[place * len(rows) // count] for place in range(count)] if len(rows) > count else rows
+    return from_all_over(rows, count)
+
+
+def from_all_over(rows: Sequence[PredictionRow], count: int) -> list[PredictionRow]:
+    """Up to `count` of them at even steps, in the order in which they come."""
+    return [rows[place * len(rows) // count] for place in range(count)] if len(rows) > count else list(rows)
 
 
 class Examined(NamedTuple):
@@ -70,8 +100,8 @@ def examine(model: System, row: PredictionRow) -> Examined:
     preparation = model.config.preparation
     # Its label is not asked for: whatever it means, it is one.
     sample = ImageDataset(Records(Path(), (row.label,), (record,)), preparation=preparation)[0]
-    shown = unit_range(batch_of_one(sample.image))
-    seen = preparation.see(shown.to(next(model.parameters()).device))
+    shown = batch_of_one(sample.image)
+    seen = model.take(preparation.see(shown.to(next(model.parameters()).device)))
     output = model(seen)
     size = (shown.shape[-2], shown.shape[-1])
     evidence = model.evidence(output) if model.task.names_several and output.chooses else None

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+from saccade.report.decision_sections import Decided, show_decisions
 from saccade.report.fold_numbers import FoldSummary, show_spread, sum_up
 from saccade.report.numbers import percent, show_number
 from saccade.report.page import show_answers, tile
 from saccade.report.rendering import write_rendered
 from saccade.runs import FoldFolder
+from saccade.runs.prediction_tables import PredictionTable
 
 
 def write_fold_page(folds: FoldFolder, out: Path | None = None) -> Path:
@@ -24,9 +26,19 @@ def write_fold_page(folds: FoldFolder, out: Path | None = None) -> Path:
         rows=summary.everything.rows(),
         rest=rest and {"images": rest.images, "columns": rest.columns, "rows": rest.rows()},
         answers=show_answers(table),
+        decisions=_decisions(folds, table),
         reports=[(name, f"fold-{name}/{run.report_file.name}") for name, run in folds.runs().items()],
         predictions=folds.out_of_fold_file.name,
     )
+
+
+def _decisions(folds: FoldFolder, table: PredictionTable) -> Decided | None:
+    """The rule that all models share, on the images it was chosen on."""
+    runs = [run.read() for run in folds.runs().values()]
+    if any(run.evaluation.get("decision") != runs[0].evaluation.get("decision") for run in runs):
+        return None
+    decided = show_decisions(runs[0], table)
+    return decided and decided._replace(note="It was chosen on these very images.")
 
 
 def _say(summary: FoldSummary) -> str:

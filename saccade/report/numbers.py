@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SHARES = (
     *("accuracy", "balanced_accuracy", "exact_match", "f1", "average_precision", "auroc"),
     *("hit_rate", "overlap", "mutual_overlap"),
+    *("decision_accuracy", "decision_recall", "decision_precision", "decision_f1", "review"),
 )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from saccade.report.answers import show_answers
+from saccade.report.decision_sections import show_decisions, show_reliability
 from saccade.report.numbers import (
     Cost,
     amount,
@@ -55,6 +56,8 @@ def write_page(folder: RunFolder | Path | str, out: Path | None = None) -> Path:
         warnings=run.warnings,
         curves=chart(learning_curves(run), "Loss, accuracy and more over the training steps") if run.metrics else None,
         answers=show_answers(table) if table else [],
+        reliability=show_reliability(run) if table else None,
+        decisions=show_decisions(run, table) if table else None,
         trouble=trouble,
         examples=show_examples(model, table) if model and table else None,
         gallery=show_gallery(model, table) if model and table else None,

@@ -7,13 +7,16 @@ from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from PIL import Image
 
+from saccade.deciding import Threshold
+from saccade.evaluation import wilson_interval
+from saccade.evaluation.calibration import Bin
 from saccade.runs.run_contents import Run
 
 TRAIN, VALIDATION, SECOND, MUTED, PHASE = "#7fa8d1", "#1f4e8c", "#d1720f", "#8a8a8a", "#555555"
@@ -189,6 +192,50 @@ def scatter(there: Float[np.ndarray, " n"], said: Float[np.ndarray, " n"]) -> Fi
         axes.scatter(there, said, s=14, color=VALIDATION, alpha=max(0.15, min(0.8, 60 / len(there))), lw=0)
         axes.set(xlabel="it is", ylabel="the model says", aspect="equal")
         axes.set(xlim=(low - room, high + room), ylim=(low - room, high + room))
+    return figure
+
+
+def reliability_chart(raw: Sequence[Bin], told: Sequence[Bin] | None, *, title: str = "") -> Figure:
+    """How often answers of a confidence are right; `raw` in gray where `told` is another."""
+    with style():
+        figure = Figure(figsize=(4.2, 3.9), layout="constrained")
+        axes = figure.add_subplot()
+        axes.plot([0, 1], [0, 1], color=MUTED, lw=1)
+        if told is not None:
+            _bins(axes, raw, MUTED, "without temperature")
+        _bins(axes, raw if told is None else told, VALIDATION, "as told")
+        axes.set(
+            xlim=(0, 1), ylim=(0, 1.02), xlabel="probability that is told", ylabel="share that is right", title=title
+        )
+        if told is not None:
+            axes.legend(loc="upper left", fontsize=8)
+    return figure
+
+
+def _bins(axes: Axes, bins: Sequence[Bin], color: str, label: str) -> None:
+    share = np.array([each.right / each.count for each in bins])
+    low, high = np.array([wilson_interval(each.right, each.count) for each in bins]).T
+    error = [(share - low).clip(0), (high - share).clip(0)]
+    axes.errorbar([each.confidence for each in bins], share, error, color=color, marker="o", ms=4, lw=1.4, label=label)
+
+
+def threshold_chart(
+    share: Float[np.ndarray, " n"], there: Bool[np.ndarray, " n"], chosen: Threshold, *, title: str
+) -> Figure:
+    """Recall and precision of a class by the probability from which it is said; the band of doubt is shaded."""
+    cuts = np.unique(np.concatenate([share, [chosen.at]]))
+    said = share[None, :] >= cuts[:, None]  # cuts n
+    found = (said & there).sum(axis=1)
+    with style():
+        figure = Figure(figsize=(4.8, 3.4), layout="constrained")
+        axes = figure.add_subplot()
+        axes.axvspan(chosen.low, chosen.high, color=MUTED, alpha=0.25, lw=0, label="in doubt")
+        axes.axvline(chosen.at, color=MUTED, lw=1.2)
+        axes.step(cuts, found / there.sum(), color=VALIDATION, lw=1.6, where="pre", label="recall")
+        axes.step(cuts, found / said.sum(axis=1).clip(1), color=SECOND, lw=1.6, where="pre", label="precision")
+        axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="said from this probability on", title=title)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.legend(loc="best", fontsize=8)
     return figure
 
 

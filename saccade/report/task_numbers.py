@@ -102,6 +102,13 @@ def truths(table: PredictionTable) -> Truths:
     return Truths(there, said, np.array([row.probabilities for row in table.rows]))
 
 
+def truths_of(table: PredictionTable, name: str) -> tuple[Float[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
+    """The probability of a class or label, and whether it is there."""
+    place = table.classes.index(name)
+    there = [name in label_names(table.task, row.label) for row in table.rows]
+    return np.array([row.probabilities[place] for row in table.rows]), np.array(there)
+
+
 def _multi(table: PredictionTable, positive: str | None) -> list[Number]:
     there, said, share = truths(table)
     of = "in the mean over labels" if positive is None else f"of the label {positive}"

@@ -21,6 +21,7 @@ from saccade.runs.run_contents import MEAN_OVER_CLASSES, Run
 PROVENANCE = ("hardware", "threads", "commit", "saccade", "python", "versions", "finished")
 LEARNING = ("steps_to_50", "steps_to_90", "failed")  # told anew each time: they depend on the best run
 NOT_NUMBERS = ("row", "seed", "settings", "positive", "validation", *LEARNING, *PROVENANCE)
+LAST_STEPS = 0.9  # where the share of the steps begins that train accuracy is told of
 
 
 class Result(NamedTuple):
@@ -96,8 +97,17 @@ def _numbers(run: Run, name: str) -> dict[str, float]:
     if name in run.predictions:
         said = Counter(row.predicted for row in run.predictions[name].rows)
         numbers["same_answer"] = max(said.values()) / said.total()  # share of the images
+    if not math.isnan(learnt := _train_accuracy(run)):
+        numbers["train_accuracy"] = learnt
     numbers["minutes"] = float(run.facts.get("seconds_of_training", math.nan)) / 60
     return numbers
+
+
+def _train_accuracy(run: Run) -> float:
+    """Of the last tenth of the steps, on the batches as they were trained on: what was logged of every tenth step."""
+    steps, accuracy = run.series("train/accuracy")
+    last = accuracy[steps >= LAST_STEPS * steps[-1]] if len(steps) else accuracy
+    return float(last.mean()) if len(last) else math.nan
 
 
 def as_text(facts: Mapping[str, Any]) -> dict[str, str]:

@@ -5,6 +5,8 @@ TABLE-learning.png      validation accuracy over the steps, of tables that tell 
 TABLE-ROW-init.jpg      scores and blended patches of a validation image at initialization, made again from the seed
 TABLE-ROW-end.jpg       the same image after the last step
 TABLE-ROW-test.jpg      score map, patches and answer on a test image that was answered right
+TABLE-ROW-error.jpg     the same on the one that was answered wrong with the most confidence
+TABLE-ROW-patches.jpg   images from all over the test split and their patches, of the run with the best first measure
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +18,8 @@ from torch import Tensor
 from saccade.drawing import Caption, overlay
 from saccade.files import whole_file
 from saccade.looking import Look
-from saccade.report.examples import examine, typical_successes
+from saccade.report.examples import confident_mistakes, examine, typical_successes
+from saccade.report.patches import draw_patches
 from saccade.report.plots import MUTED, SEVERAL, VALIDATION, style
 from saccade.reproduce.collect import Result
 from saccade.reproduce.jobs import Request
@@ -28,6 +31,7 @@ from saccade.training.recipe import Recipe, load_recipe
 from saccade.training.run import make_learner, open_data
 
 DPI = 110
+Draw = Callable[[Run], Iterator[tuple[str, Figure]]]
 
 
 def box_plot(request: Request, results: Sequence[Result]) -> Figure:
@@ -92,10 +96,10 @@ def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], N
     if any(measure.name == STEPS_TO_50.name for measure in request.table.measures):
         write("-learning.png", learning_plot(request.table, results))
     for name in request.table.shown:
-        runs = [(each.run, each.seed) for each in results if each.row.name == name and each.run]
-        for run, seed in runs[:1]:
+        mine = [each for each in results if each.row.name == name and each.run]
+        for run, seed, draw in _to_draw(mine, request.table):
             try:
-                seen = [*looks(run)]
+                seen = [*draw(run)]
             except (ValueError, OSError) as error:
                 say(f"no pictures of {name}: {error}")
                 continue
@@ -103,16 +107,31 @@ def draw_all(request: Request, results: Sequence[Result], say: Callable[[str], N
                 write(f"-{name}-{what}.jpg", figure, seed)
 
 
+def _to_draw(runs: Sequence[Result], table: Table) -> Iterator[tuple[Run, int, Draw]]:
+    """The first run, and of the best one what the paper shows of its best."""
+    ways: tuple[Draw, ...] = (looks, patches)
+    best = sorted(runs, key=lambda each: -each.numbers.get(table.measures[0].name, 0.0))
+    for run, draw in zip((*runs[:1], *best[:1]), ways, strict=False):
+        if run.run:
+            yield run.run, run.seed, draw
+
+
+def patches(run: Run) -> Iterator[tuple[str, Figure]]:
+    """What a run looked at in images that nobody picked."""
+    if "test" in run.predictions and run.predictions["test"].rows:
+        yield "patches", draw_patches(run)
+
+
 def looks(run: Run) -> Iterator[tuple[str, Figure]]:
-    """What the selection of a run looked at: at initialization, at the end, and in a test image."""
+    """What the selection of a run looked at: at initialization, at the end, and in a test image of each kind."""
     if steps := run.folder.panel_steps():
         yield "init", overlay(_look_before_training(load_recipe(run.folder.recipe_file)))
         yield "end", overlay(run.folder.panel(steps[-1]).looks[0])
-    table = run.predictions.get("test")
-    if table and (right := typical_successes(table, 1)):
-        (row,) = right
-        seen = examine(run.folder.load_best(), row).look
-        yield "test", overlay(seen, Caption(row.predicted, row.confidence, row.label))
+    if table := run.predictions.get("test"):
+        for what, rows in (("test", typical_successes(table, 1)), ("error", confident_mistakes(table, 1))):
+            for row in rows:
+                seen = examine(run.folder.load_best(), row).look
+                yield what, overlay(seen, Caption(row.predicted, row.confidence, row.label))
 
 
 def _look_before_training(recipe: Recipe) -> Look:

@@ -16,9 +16,15 @@ from saccade.reproduce.aids import name_aids
 from saccade.reproduce.by_group import lines_by_group
 from saccade.reproduce.collect import PROVENANCE, Result, curve_text, job_of
 from saccade.reproduce.jobs import Request
+from saccade.reproduce.orders import ENOUGH, tell_orders
 from saccade.reproduce.summaries import STATISTICS, show
-from saccade.reproduce.table_types import Measure, Row, Table
+from saccade.reproduce.table_types import TRAIN_ACCURACY, Measure, Row, Table
 from saccade.runs.run_contents import MEAN_OVER_CLASSES
+
+LEARNT = (
+    "Train accuracy is that of the last tenth of the steps, on batches as training saw them: moved, and with patches "
+    "chosen as in training. Runs whose line was written before it was kept have none."
+)
 
 
 def values_of(results: Sequence[Result], row: Row, measure: Measure) -> list[float]:
@@ -32,7 +38,7 @@ def markdown(request: Request, results: Sequence[Result]) -> str:
     if request.table.groups:
         body = "\n".join(lines_by_group(request.table, results))
     else:
-        body = _lines_by_row(request, results)
+        body = f"{_lines_by_row(request, results)}{_orders(request.table, results)}"
     return f"# {request.title}\n\n{body}\n\n{_caption(request, results)}\n"
 
 
@@ -55,6 +61,18 @@ def _lines_by_row(request: Request, results: Sequence[Result]) -> str:
         aids = ", ".join(name_aids(job_of(request, row, 0).recipe)) if row.plan(scale) else ""
         lines.append((row.label, aids or "–", *[row.paper] * len(theirs), *ours, _count(mine), took))
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _orders(table: Table, results: Sequence[Result]) -> str:
+    """What may be said of the order of the rows, data set by data set; "" if nothing."""
+    told = [
+        tell_orders({row.label: values_of(results, row, table.measures[0]) for row in table.rows if row.group == group})
+        for group in dict.fromkeys(row.group for row in table.rows)
+    ]
+    text = "\n".join(filter(None, told))
+    title = table.measures[0].title.partition(" [")[0]
+    how = f"By {title}, of rows with at least {ENOUGH} runs, mean and median agreeing beyond their spreads:"
+    return f"\n\n{how}\n\n{text}" if text else ""
 
 
 class _Column(NamedTuple):
@@ -83,7 +101,13 @@ def _caption(request: Request, results: Sequence[Result]) -> str:
     dates = sorted(each.facts["finished"][:10] for each in results)
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     failed = "" if table.groups else "A run failed if it ended below half of the best run on the same data."
-    notes = [failed, table.note, table.small if request.scale == "small" else "", _of_which_class(request, results)]
+    notes = [
+        failed,
+        LEARNT if TRAIN_ACCURACY in table.measures else "",
+        table.note,
+        table.small if request.scale == "small" else "",
+        _of_which_class(request, results),
+    ]
     one = "thread" if threads == ["1"] else "threads"
     where = table.source[:1].upper() + table.source[1:] if table.ours else f"In the paper: {table.source}"
     return (

@@ -76,6 +76,7 @@ class Measure(NamedTuple):
 
 MEAN, MEDIAN = "mean ± s.d.", "median ± MAD"
 ACCURACY = Measure("accuracy", "accuracy [%]")
+TRAIN_ACCURACY = Measure("train_accuracy", "train accuracy [%]")
 HIT_RATE = Measure("hit_rate", "hit rate [%]")
 STEPS_TO_50 = Measure("steps_to_50", "steps to 50%", 1.0, 0)
 OVERLAP = Measure("mutual_overlap", "mutual overlap [%]")

@@ -17,9 +17,10 @@ def unaided(entropy: float = 0.01) -> tuple[str, ...]:
     )
 
 
-# Of the perturbed top-K alone: 500 draws at its σ, and a gradient that is not scaled by it.
-TOPK = (
-    "--model.selection.gradient_per_sigma=false",
-    "--model.selection.sigma=0.05",
-    "--model.selection.num_samples=500",
-)
+def topk(sigma: float = 0.05) -> tuple[str, ...]:
+    """Of the perturbed top-K alone: 500 draws at one of the σ that the paper tunes, its gradient not scaled by it."""
+    return (
+        "--model.selection.gradient_per_sigma=false",
+        f"--model.selection.sigma={sigma}",
+        "--model.selection.num_samples=500",
+    )

@@ -1,19 +1,24 @@
 """Models behind URLs: a run folder, one of folds, or what `save_pretrained` wrote; what a model needs is fetched.
 
+hf://OWNER/MODEL is a model on the hub, as `from_pretrained("OWNER/MODEL")` has it.
+
 Files are asked for by name, since a web server need not list them; what a run keeps beside its models is not fetched.
 """
 
 from pathlib import Path
 
-from saccade.places import RemoteFile, UnreachableError, fetch_tree, url_within
+from saccade.places import RemoteFile, UnreachableError, fetch_from_hub, fetch_tree, hub_name_of, url_within
 from saccade.plain_trees import check_types, read_json
 
 MODEL = ("config.json", "model.safetensors")
 RUN = ("recipe.yaml", *(f"best/{name}" for name in MODEL))
+FOLDS = ("folds.json", *(f"fold-*/{name}" for name in RUN))
 
 
 def fetch_model(url: str) -> Path:
     """The models of the folder at `url`, as a folder here."""
+    if name := hub_name_of(url):
+        return fetch_from_hub(name, [*MODEL, *RUN, *FOLDS])
     if _is_there(url, "folds.json"):
         folder = fetch_tree(url, ["folds.json"])
         facts = read_json(folder / "folds.json", "copy it anew")

@@ -5,6 +5,7 @@ seed, command        of the run, and `saccade`, `python`, `versions` of the pack
 commit, hardware, threads    "a then b" if the run was resumed with other code or on another machine
 parameters           how many the model has
 frozen               what the heads of a frozen start answer on images they never saw, and what was taken of it
+tracked_by           the name of the run in MLflow or W&B, where it was asked for
 phases               [{"name": …, "from": step, "to": step}, …], the parts of the training one after the other
 began, finished      points in time; a run without the second one can be resumed
 seconds_of_training  over all the times the run was resumed
@@ -29,6 +30,7 @@ TYPES = {
     **dict.fromkeys(("command", "began", "finished", "saccade", "python", "hardware"), str),
     **{"seed": int, "parameters": int, "commit": str | None, "threads": int | str, "seconds_of_training": float},
     **{"versions": dict[str, str], "phases": list[dict[str, Any]]},
+    "tracked_by": dict[str, str],
 }
 OF_PHASE = {"name": str, "from": int, "to": int}
 REMEDY = "restore it from a copy, or train again in another folder"

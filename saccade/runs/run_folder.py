@@ -37,6 +37,8 @@ SUMMARY_TYPES = {
     "positive": str,
     "split": str,
     "task": dict[str, Any],
+    "decision": dict[str, Any],
+    "reliability": dict[str, Any],
     "hardware": str,
     "pixels": dict[str, float],
     "multiply_adds": dict[str, float],
@@ -208,6 +210,13 @@ class RunFolder:
             self.best.mkdir(exist_ok=True)
             for file in model.iterdir():
                 write_whole(self.best / file.name, file.read_bytes())
+
+    def change_best(self, **changes: Any) -> None:
+        """Change the config of the best model in what its weights do not depend on."""
+        from saccade.system import rewrite_config
+
+        if self.writes:
+            rewrite_config(self.best, **changes)
 
     # ---- evaluations of the best model
 

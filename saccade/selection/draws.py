@@ -68,23 +68,27 @@ def chunks_of_draws(num_samples: int, elements_per_draw: int, device: torch.devi
 def noise_chunks(
     kept_scores: Float[Tensor, "B U"], *, num_samples: int, noise: Noise, seed: int
 ) -> Iterator[tuple[slice, Float[Tensor, "m B U"]]]:
-    """The noise of all draws, chunk by chunk; the same seed gives the same noise. The caller may overwrite a chunk."""
+    """The noise of all draws, chunk by chunk; the same seed gives the same noise.
+
+    The caller may overwrite a chunk, and has it until the next one: all lie in the same memory. Fresh memory for each
+    would leave gaps between small results, as many megabytes as there are chunks on some machines.
+    """
     generator = torch.Generator(kept_scores.device).manual_seed(seed)
-    for chunk in chunks_of_draws(num_samples, kept_scores.numel(), kept_scores.device):
-        z = kept_scores.new_empty(chunk.stop - chunk.start, *kept_scores.shape)
-        yield chunk, noise.sample(z, generator)
+    chunks = list(chunks_of_draws(num_samples, kept_scores.numel(), kept_scores.device))
+    room = kept_scores.new_empty(chunks[0].stop, *kept_scores.shape)
+    for chunk in chunks:
+        yield chunk, noise.sample(room[: chunk.stop - chunk.start], generator)
 
 
 def draw_topk(
     kept_scores: Float[Tensor, "B U"], k: int, *, sigma: float, num_samples: int, noise: Noise, seed: int
 ) -> Draws:
     """The K+1 best of s + σZ for every draw."""
-    tops = [
-        z.mul_(sigma).add_(kept_scores).topk(k + 1, dim=-1)
-        for _, z in noise_chunks(kept_scores, num_samples=num_samples, noise=noise, seed=seed)
-    ]
-    values = torch.cat([top.values[..., k - 1 :] for top in tops]).transpose(0, 1)  # B M 2
-    best = torch.cat([top.indices for top in tops]).transpose(0, 1).contiguous()  # B M K+1
+    best = kept_scores.new_empty(len(kept_scores), num_samples, k + 1, dtype=torch.long)  # B M K+1
+    values = kept_scores.new_empty(len(kept_scores), num_samples, 2)  # B M 2
+    for chunk, z in noise_chunks(kept_scores, num_samples=num_samples, noise=noise, seed=seed):
+        top = z.mul_(sigma).add_(kept_scores).topk(k + 1, dim=-1)
+        best[:, chunk], values[:, chunk] = top.indices.transpose(0, 1), top.values[..., k - 1 :].transpose(0, 1)
     return Draws(best, values[..., 0], values[..., 1])
 
 

@@ -1,7 +1,8 @@
 """scores → Selection without noise: the best K, K at random, or all of them.
 
 None of these has a gradient to the scores: the paper uses `hard_topk` at inference, `random_topk` is the floor any
-scorer must beat, and `exhaustive` is how the paper casts the vision transformer and multiple-instance learning.
+scorer must beat, and `exhaustive` is how the paper casts multiple-instance learning and, but for a CNN's features and a
+sum in place of a linear embedding and a class token, the vision transformer.
 """
 
 import torch

@@ -1,9 +1,10 @@
 """The web application: the routes of the page and of the JSON API, whose OpenAPI is at /api/openapi.json."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib import resources
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
@@ -81,10 +82,16 @@ def _pictures(media_type: str) -> dict[int | str, dict[str, Any]]:
 api = APIRouter(prefix="/api", responses=_problems(401, 500, 503))
 
 
-@api.post("/predict", openapi_extra=FILE_FORM, responses=_problems(400, 403, 408, 411, 413, 415, 422, 504))
-async def predict(request: Request, service: Served) -> PredictionBody:
+@api.post("/predict", openapi_extra=FILE_FORM, responses=_problems(400, 403, 404, 408, 411, 413, 415, 422, 504))
+async def predict(request: Request, service: Served, model: str | None = None) -> PredictionBody:
     """What the model says of an image, and where it looked."""
-    return await service.predict(request)
+    return await service.predict(request, model)
+
+
+@api.get("/example", response_class=Response, responses=_problems(404))
+async def example(service: Served) -> Response:
+    """An image to try."""
+    return Response(service.example(), media_type="application/octet-stream")
 
 
 @api.get("/health")
@@ -122,15 +129,19 @@ def create_app(
     limits: Limits | None = None,
     hosts: Sequence[str] = ("*",),
     token: str | None = None,
+    others: Mapping[str, Predictor] | None = None,
+    example: Path | None = None,
 ) -> FastAPI:
     """The application that serves `predictor` under a `name`, to requests for `hosts` only.
 
-    token: what every request must bring along; without it, none is asked for.
+    token:   what every request must bring along; without it, none is asked for.
+    others:  models to compare with, by name.
+    example: an image that the page offers to try.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.service = service = Service(predictor, name, limits or Limits())
+        app.state.service = service = Service({name: predictor, **(others or {})}, limits or Limits(), example)
         sweeper = asyncio.create_task(service.sweep_for_ever())
         yield
         sweeper.cancel()

@@ -60,6 +60,8 @@ class PredictionBody(BaseModel):
     labels: list[str] | None = Field(None, description="where it may be several: all that are said")
     value: float | None = Field(None, description="the number, where the answer is one")
     answers: dict[str, str | float] | None = Field(None, description="to each of several questions")
+    decision: str | None = Field(None, description="by the rule that saccade evaluate chose, if the model has one")
+    review: bool = Field(False, description="whether the decision is doubtful, so that somebody should look")
     confidence: float | None = Field(description="the probability of the answer; null for a number")
     probabilities: dict[str, float]
     boxes: list[BoxBody]
@@ -85,17 +87,19 @@ class Model(BaseModel):
     """What is served, and what is taken."""
 
     name: str
+    models: list[str] = Field(description="what ?model= of a prediction may be; the first one if it is left out")
     classes: list[str]
+    example: str | None = Field(description="the name of an image to try, which /api/example has")
     max_bytes: int
     max_pixels: int
     max_slide_pixels: int
     timeout_s: float
 
 
-def describe(name: str, classes: Sequence[str], limits: Limits) -> Model:
-    """The model and its limits."""
+def describe(models: Sequence[str], classes: Sequence[str], limits: Limits, example: str | None) -> Model:
+    """The models and their limits."""
     bounds = {key: value for key, value in limits._asdict().items() if key in Model.model_fields}
-    return Model(name=name, classes=list(classes), **bounds)
+    return Model(name=models[0], models=list(models), classes=list(classes), example=example, **bounds)
 
 
 def describe_prediction(prediction: Prediction, token: str, name: str) -> PredictionBody:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from io import BytesIO
@@ -27,24 +27,28 @@ CLOSE_S = 3
 
 
 class Service:
-    """A predictor with its queue, its store and two threads that cut tiles; files are read where that can be killed."""
+    """Predictors by name with their queue, their store and two threads that cut tiles; files are read where that can be
+    killed. The first predictor answers where none is named.
+    """
 
-    def __init__(self, predictor: Predictor, name: str, limits: Limits):
-        self.predictor, self.name, self.limits = predictor, name, limits
+    def __init__(self, predictors: Mapping[str, Predictor], limits: Limits, example: Path | None = None):
+        self.predictors, self.limits, self._example = dict(predictors), limits, example
+        self.name = next(iter(self.predictors))
         self.queue, self.store = WorkQueue(limits.queue), Store(limits)
         self._cutters = ThreadPoolExecutor(max_workers=2, thread_name_prefix="saccade-tiles")
         within = guarded.Limits(limits.timeout_s, limits.timeout_s)
         self._guard, self._tile_guard = (Guard(within), Guard(within)) if guarded.SUPPORTED else (None, None)
 
-    async def predict(self, request: Request) -> PredictionBody:
-        """What the model says of the image in a request, within all limits."""
+    async def predict(self, request: Request, model: str | None = None) -> PredictionBody:
+        """What a model says of the image in a request, within all limits."""
+        predictor = self._predictor(model)
         deadline, path = Deadline(self.limits.timeout_s), self.store.new_path()
         try:
             with self._saying_busy():
                 self.queue.require_room()  # before the upload; but it is who has sent all of it that takes a place
                 upload = await receive_upload(request, path, self.limits, deadline)
                 with self.queue.place():
-                    kept = await self._examine(path, deadline)
+                    kept = await self._examine(predictor, path, deadline)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -58,10 +62,16 @@ class Service:
         except BusyError as busy:
             raise try_later(f"{self.queue.places} images are being looked at or wait") from busy
 
-    async def _examine(self, path: Path, deadline: Deadline) -> Kept:
+    def _predictor(self, model: str | None) -> Predictor:
+        name = self.name if model is None else model
+        if name not in self.predictors:
+            raise HTTPException(404, f"no such model: expected one of {', '.join(self.predictors)}")
+        return self.predictors[name]
+
+    async def _examine(self, predictor: Predictor, path: Path, deadline: Deadline) -> Kept:
         guards = {"guard": self._guard, "tile_guard": self._tile_guard}
         try:
-            job = partial(examine, self.predictor, path, self.limits, deadline, **guards)
+            job = partial(examine, predictor, path, self.limits, deadline, **guards)
             return await self.queue.work(job, deadline)
         except TimeoutError as late:
             raise too_late(deadline) from late
@@ -104,7 +114,7 @@ class Service:
         return Health(
             status="ok",
             model=self.name,
-            classes=len(self.predictor.classes),
+            classes=len(self._predictor(None).classes),
             taken=self.queue.taken,
             busy_s=round(self.queue.busy_s, 1),
             places=self.queue.places,
@@ -117,7 +127,14 @@ class Service:
 
     def model(self) -> Model:
         """What is served, and what is taken."""
-        return describe(self.name, self.predictor.classes, self.limits)
+        example = self._example.name if self._example else None
+        return describe(list(self.predictors), self._predictor(None).classes, self.limits, example)
+
+    def example(self) -> bytes:
+        """The file that the page offers to try, or 404."""
+        if self._example is None:
+            raise HTTPException(404, "no example: saccade serve RUN --example FILE has one")
+        return self._example.read_bytes()
 
     async def sweep_for_ever(self) -> None:
         """Drop what is too old, also while nobody asks for anything."""

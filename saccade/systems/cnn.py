@@ -25,6 +25,7 @@ class CNN(System):
     """
 
     configured = ("view", "features", "prediction")
+    takes_sources = True
     exports_sizes = True
 
     def __init__(self, config: ModelConfig):

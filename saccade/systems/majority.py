@@ -24,6 +24,7 @@ class Majority(System):
     tensor([0.5000, 0.5000], grad_fn=<SelectBackward0>)
     """
 
+    takes_sources = True
     why_not_export = "it does not look at the image"
 
     def __init__(self, config: ModelConfig):

@@ -116,8 +116,6 @@ class SpatialTransformer(System):
     [[50, 25, 150, 125], [250, 25, 350, 125], [50, 175, 150, 275], [250, 175, 350, 275]]
     """
 
-    takes_sources = False  # a glimpse may be of any size and lie between pixels
-
     configured = ("view", "extraction", "features", "aggregation", "prediction")
     own_options = SpatialOptions
     options: SpatialOptions

@@ -12,17 +12,15 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
-from torchmetrics.functional.classification import binary_auroc, binary_average_precision, binary_calibration_error
 
 from saccade.tasks.labels import join_labels, split_labels
-from saccade.tasks.task import Said, Task, in_turn
+from saccade.tasks.task import Said, Tempered, in_turn
 
 
 @dataclass(frozen=True)
-class Multi(Task):
+class Multi(Tempered):
     """An image has any of the labels `classes`."""
 
-    classes: tuple[str, ...]
     name: ClassVar = "multi"
     best_by: ClassVar = "auroc"
     has_areas: ClassVar = True
@@ -57,7 +55,7 @@ class Multi(Task):
 
     def tell(self, logits: Float[Tensor, "*shape L"]) -> Float[Tensor, "*shape L"]:
         """Sigmoid."""
-        return logits.sigmoid()
+        return self.temper(logits).sigmoid()
 
     def say(self, told: Float[Tensor, " L"]) -> Said:
         """Labels with more than a half; as sure as of the least sure of all of them."""
@@ -76,13 +74,16 @@ class Multi(Task):
 
         accuracy is the share of labels told right, exact_match that of images with all of them right.
         """
+        from torchmetrics.functional import classification as metrics  # a second that no prediction waits for
+
+        logits = self.temper(logits)
         truth, said, shares = (target > 0.5).long(), (logits > 0).long(), logits.double().sigmoid()
         both = ((truth.sum(dim=0) > 0) & (truth.sum(dim=0) < len(truth))).nonzero().flatten()
         hits, wrong = (truth & said).sum(dim=0), (truth ^ said).sum(dim=0)
         f1 = 2 * hits / (2 * hits + wrong).clamp(min=1)
         recall = hits / truth.sum(dim=0).clamp(min=1)
         refusal = ((1 - truth) & (1 - said)).sum(dim=0) / (1 - truth).sum(dim=0).clamp(min=1)
-        areas = {"average_precision": binary_average_precision, "auroc": binary_auroc}
+        areas = {"average_precision": metrics.binary_average_precision, "auroc": metrics.binary_auroc}
         areas = {name: _by_label(area, shares, truth, both) for name, area in areas.items()} | {"f1": f1}
         told = both if positive is None else both[both == positive]
         return {
@@ -91,7 +92,7 @@ class Multi(Task):
             "exact_match": (truth == said).all(dim=1).float().mean(),
             "balanced_accuracy": ((recall + refusal) / 2)[both].mean(),
             **{name: values[told if name != "f1" else both].mean() for name, values in areas.items()},
-            "calibration_error": binary_calibration_error(shares.flatten(), truth.flatten(), n_bins=15),
+            "calibration_error": metrics.binary_calibration_error(shares.flatten(), truth.flatten(), n_bins=15),
             **{f"{name}:{self.classes[place]}": values[place] for place in both for name, values in areas.items()},
         }
 

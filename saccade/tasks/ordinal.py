@@ -13,20 +13,14 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
-from torchmetrics.functional.classification import (
-    multiclass_accuracy,
-    multiclass_calibration_error,
-    multiclass_cohen_kappa,
-)
 
-from saccade.tasks.task import Said, Task, in_turn
+from saccade.tasks.task import Said, Tempered, in_turn
 
 
 @dataclass(frozen=True)
-class Ordinal(Task):
+class Ordinal(Tempered):
     """An image is of one of the levels `classes`, the lowest first."""
 
-    classes: tuple[str, ...]
     name: ClassVar = "ordinal"
     best_by: ClassVar = "kappa"
 
@@ -62,7 +56,7 @@ class Ordinal(Task):
 
     def tell(self, logits: Float[Tensor, "*shape J"]) -> Float[Tensor, "*shape levels"]:
         """The probability of each level; a step cannot be passed more likely than the one below it."""
-        above = logits.sigmoid().cummin(dim=-1).values
+        above = self.temper(logits).sigmoid().cummin(dim=-1).values
         return F.pad(above, (1, 0), value=1.0) - F.pad(above, (0, 1), value=0.0)
 
     def say(self, told: Float[Tensor, " levels"]) -> Said:
@@ -81,16 +75,18 @@ class Ordinal(Task):
         self, logits: Float[Tensor, "n J"], target: Int[Tensor, " n"], positive: int | None = None
     ) -> Mapping[str, float | Tensor]:
         """Accuracies, Cohen's kappa with quadratic weights of the levels' distance, and the mean absolute error."""
+        from torchmetrics.functional import classification as metrics  # a second that no prediction waits for
+
         said, levels, present = self._levels(logits), len(self.classes), target.unique()
         value = torch.tensor([float(name) for name in self.classes], dtype=torch.float64)
-        recall = multiclass_accuracy(said, target, levels, average=None)
+        recall = metrics.multiclass_accuracy(said, target, levels, average=None)
         return {
-            "loss": self.loss(logits, target),
+            "loss": self.loss(self.temper(logits), target),
             "accuracy": (said == target).float().mean(),
             "balanced_accuracy": recall[present].mean(),
             "kappa": quadratic_kappa(said, target, levels),
             "mean_absolute_error": (value[said] - value[target]).abs().mean(),
-            "calibration_error": multiclass_calibration_error(self.tell(logits.double()), target, levels),
+            "calibration_error": metrics.multiclass_calibration_error(self.tell(logits.double()), target, levels),
         }
 
     def prior_loss(self, target: Int[Tensor, " n"]) -> float:
@@ -110,4 +106,6 @@ def quadratic_kappa(said: Int[Tensor, " n"], target: Int[Tensor, " n"], levels: 
     """
     if len(torch.cat([said, target]).unique()) < 2:
         return torch.nan
+    from torchmetrics.functional.classification import multiclass_cohen_kappa
+
     return float(multiclass_cohen_kappa(said, target, levels, weights="quadratic"))

@@ -66,10 +66,17 @@ class Questions(Task):
         """As they come."""
         return [list(range(len(target)))]
 
+    def temper(self, logits: Float[Tensor, "*shape L"]) -> Float[Tensor, "*shape L"]:
+        """Each question has a temperature of its own."""
+        return torch.cat([task.temper(mine) for task, mine in self._answers(logits)], dim=-1)
+
     def tell(self, logits: Float[Tensor, "*shape L"]) -> Float[Tensor, "*shape told"]:
         """What each question's task tells."""
-        answers = logits.split([task.outputs for _, task in self.parts], dim=-1)
-        return torch.cat([task.tell(mine) for (_, task), mine in zip(self.parts, answers, strict=True)], dim=-1)
+        return torch.cat([task.tell(mine) for task, mine in self._answers(logits)], dim=-1)
+
+    def _answers(self, logits: Float[Tensor, "*shape L"]) -> Iterator[tuple[Task, Tensor]]:
+        tasks = [task for _, task in self.parts]
+        return zip(tasks, logits.split([task.outputs for task in tasks], dim=-1), strict=True)
 
     def _split(self, told: Tensor) -> Iterator[tuple[str, Task, Tensor]]:
         widths = [len(task.classes) or 1 for _, task in self.parts]
@@ -97,7 +104,7 @@ class Questions(Task):
         self, logits: Float[Tensor, "n L"], target: Tensor, positive: int | None = None
     ) -> Mapping[str, float | Tensor]:
         """The numbers of each question, with its name; accuracy and loss also of all: their mean and their sum."""
-        found: dict[str, Any] = {"loss": self.loss(logits, target)}
+        found: dict[str, Any] = {"loss": self.loss(self.temper(logits), target)}
         accuracies = []
         for question, task, mine, asked in self.each(logits, target):
             for name, value in task.measure(mine, asked).items():

@@ -8,24 +8,16 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
-from torchmetrics.functional.classification import (
-    multiclass_accuracy,
-    multiclass_auroc,
-    multiclass_average_precision,
-    multiclass_calibration_error,
-    multiclass_f1_score,
-)
 
 from saccade.tasks.labels import as_number
 from saccade.tasks.ordinal import quadratic_kappa
-from saccade.tasks.task import Health, Said, Task, in_turn
+from saccade.tasks.task import Health, Said, Tempered, in_turn
 
 
 @dataclass(frozen=True)
-class Single(Task):
+class Single(Tempered):
     """An image is of one of the `classes`."""
 
-    classes: tuple[str, ...]
     name: ClassVar = "single"
     best_by: ClassVar = "accuracy"
     has_areas: ClassVar = True
@@ -60,7 +52,7 @@ class Single(Task):
 
     def tell(self, logits: Float[Tensor, "*shape L"]) -> Float[Tensor, "*shape L"]:
         """Softmax."""
-        return logits.softmax(dim=-1)
+        return self.temper(logits).softmax(dim=-1)
 
     def say(self, told: Float[Tensor, " L"]) -> Said:
         """The class with the largest share."""
@@ -86,12 +78,14 @@ class Single(Task):
         the expected one over 15 bins of confidence. Classes that are numbers, and not all whole ones, which may be
         names, have the kappa of levels, too.
         """
-        present = target.unique()
-        recall = multiclass_accuracy(logits, target, self.outputs, average=None)
-        f1 = multiclass_f1_score(logits, target, self.outputs, average=None)
+        from torchmetrics.functional import classification as metrics  # a second that no prediction waits for
+
+        logits, present = self.temper(logits), target.unique()
+        recall = metrics.multiclass_accuracy(logits, target, self.outputs, average=None)
+        f1 = metrics.multiclass_f1_score(logits, target, self.outputs, average=None)
         # In double: answers that are sure would all have the same probability, 1, and no order any more.
         shares = logits.double().softmax(dim=1)
-        precision = multiclass_average_precision(shares, target, self.outputs, average=None)
+        precision = metrics.multiclass_average_precision(shares, target, self.outputs, average=None)
         told = present if positive is None else present[present == positive]
         return {
             "loss": F.cross_entropy(logits, target),
@@ -100,7 +94,7 @@ class Single(Task):
             "f1": f1[present].mean(),
             "average_precision": precision[told].mean(),
             "auroc": _auroc(shares, target, present, told),
-            "calibration_error": multiclass_calibration_error(shares, target, self.outputs),
+            "calibration_error": metrics.multiclass_calibration_error(shares, target, self.outputs),
             **self._kappa(logits.argmax(dim=1), target),
         }
 
@@ -139,6 +133,8 @@ class Single(Task):
 
 def _auroc(shares: Tensor, label: Tensor, present: Tensor, told: Tensor) -> Tensor:
     """NaN where all images are of one class: there is nothing to tell apart."""
+    from torchmetrics.functional import classification as metrics
+
     if len(present) < 2:
         return torch.tensor(torch.nan)
-    return multiclass_auroc(shares, label, shares.shape[1], average=None)[told].mean()
+    return metrics.multiclass_auroc(shares, label, shares.shape[1], average=None)[told].mean()

@@ -2,23 +2,25 @@
 
     label ─ target ─▶ target                   what a label asks of a model
     logits, target ─ losses ─▶ losses          −log p of each part of the answer
-    logits ─ tell ─▶ told ─ say ─▶ Said        shares or a number; what is said of the image
+    logits ─ temper ─ tell ─▶ told ─ say ─▶ Said   shares or a number; what is said of the image
 
 An answer has parts that are right or wrong on their own: one class; each of several labels; each step between levels;
 a number; each question. `losses` gives −log p of each part, so that losses can be added, and answers of several patches
-mixed part by part.
+mixed part by part. Training asks for these of the logits as they are; everything that is told divides the logits by the
+task's temperature first, which is 1 until validation images have said otherwise (`saccade.evaluation.calibration`).
 """
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.options import make
+from saccade.options import POSITIVE, check_ranges, make
 from saccade.tasks.labels import Question, split_answers
 
 Target = Any  # a number, or a tuple of numbers
@@ -105,6 +107,10 @@ class Task(Protocol):
         """Places of images to be dealt in turn, so that rare answers are seen as often as frequent ones."""
         ...
 
+    def temper(self, logits: Float[Tensor, "*shape L"]) -> Float[Tensor, "*shape L"]:
+        """The logits of what is told: divided by the temperature, where the task has one."""
+        return logits
+
     def tell(self, logits: Float[Tensor, "*shape L"]) -> Float[Tensor, "*shape told"]:
         """What is told of an image, and averaged over models: a share for each class, or the number."""
         ...
@@ -145,6 +151,24 @@ class Task(Protocol):
     def logit_of(self, name: str) -> int | None:
         """The logit that rises with the evidence for a class: where a patch speaks for it."""
         ...
+
+
+@dataclass(frozen=True)
+class Tempered(Task):
+    """A task whose shares come from logits.
+
+    temperature: what the logits are divided by before anything is told: above 1 it makes shares less sure.
+    """
+
+    classes: tuple[str, ...]
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_ranges(f"the task {self.name}", self, temperature=POSITIVE)
+
+    def temper(self, logits: Float[Tensor, "*shape L"]) -> Float[Tensor, "*shape L"]:
+        """The logits divided by the temperature."""
+        return logits if self.temperature == 1 else logits / self.temperature
 
 
 def weighted(losses: Float[Tensor, "*shape parts"], weight: Float[Tensor, "*shape parts"] | None) -> Float[Tensor, ""]:

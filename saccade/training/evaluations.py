@@ -11,6 +11,8 @@ from torch.utils.data import DataLoader
 
 from saccade.data.dataset import Batch, ImageDataset
 from saccade.evaluation import Predictions, gather, measure, multiply_adds, peak_memory_mb, predict_batch
+from saccade.evaluation.calibration import fit_temperatures, reliability, with_temperatures
+from saccade.evaluation.decided import decide_all, measure_decisions
 from saccade.evaluation.tabulate import tabulate
 from saccade.images import view_size
 from saccade.module_modes import evaluating
@@ -18,6 +20,7 @@ from saccade.runs import RunFolder
 from saccade.runs.run_contents import MEAN_OVER_CLASSES
 from saccade.runs.run_facts import hardware
 from saccade.system import System
+from saccade.tasks.task import make_task
 from saccade.training.batches import evaluation_loader
 from saccade.training.recipe import Recipe
 
@@ -66,12 +69,17 @@ def save_evaluation(
     evaluated: Evaluated, model: System, dataset: ImageDataset, files: RunFolder, name: str, *, accelerator: str
 ) -> dict[str, Any]:
     """Keep the predictions and the numbers over all of them in the run folder; the numbers are returned."""
+    table = tabulate(evaluated.predictions, dataset.records, model.task)
+    decided = {} if model.rule is None else measure_decisions(decide_all(table, model.rule))
     summary = {
         "split": name,
         "task": model.config.task,
         "images": len(dataset),
         **({"positive": evaluated.positive or MEAN_OVER_CLASSES} if model.task.has_areas else {}),
         **evaluated.measures,
+        **({"decision": model.config.decision} if model.rule else {}),
+        **decided,
+        "reliability": reliability(model.task, evaluated.predictions),
         "milliseconds_per_image": (milliseconds := statistics.median(evaluated.milliseconds or [math.nan])),
         "images_per_second": 1000 / milliseconds,
         "peak_memory_mb": peak_memory_mb(),
@@ -79,8 +87,24 @@ def save_evaluation(
         "pixels": pixels(model),
         "multiply_adds": multiply_adds(model, model.config.image_size, model.config.channels),
     }
-    files.write_evaluation(name, tabulate(evaluated.predictions, dataset.records, model.task), summary)
+    files.write_evaluation(name, table, summary)
     return summary
+
+
+def calibrate(
+    files: RunFolder, model: System, evaluated: Evaluated, dataset: ImageDataset, say: Callable[[str], None]
+) -> Evaluated:
+    """Give the best model the temperatures that its validation answers ask for; the same answers, told so."""
+    groups = [record.group or str(place) for place, record in enumerate(dataset.records.records)]
+    fitted = fit_temperatures(model.task, evaluated.predictions, groups)
+    for each in fitted:
+        say(each.say())
+    spec = with_temperatures(model.config.task, fitted)
+    if spec != model.config.task:
+        files.change_best(task=spec)
+    task = make_task(spec, model.config.classes, model.config.num_classes)
+    place = None if evaluated.positive is None else model.config.class_names.index(evaluated.positive)
+    return evaluated._replace(measures=measure(evaluated.predictions, task, positive=place))
 
 
 def pixels(model: Any) -> dict[str, int]:

@@ -19,6 +19,7 @@ from saccade.recipes import find_recipe
 from saccade.runs import FoldFolder, RunFolder
 from saccade.runs.fold_folder import FoldRow, OutOfFold
 from saccade.tasks.task import describe_task
+from saccade.training.agreement import check_labels, check_recipe
 from saccade.training.batches import open_folds
 from saccade.training.recipe import DataOptions, Recipe, load_recipe, parse_recipe
 from saccade.training.side_by_side import Failure, State, run_jobs
@@ -75,7 +76,9 @@ def train_folds(
             "runs side by side need locks and process groups that Windows lacks: use its Linux subsystem (WSL), or "
             "train the folds one by one with --data.fold"
         )
+    check_recipe(recipe)
     records = open_folds(recipe.data, seed=recipe.seed)
+    check_labels(recipe, records)
     for note in records.notes:
         say(note)
     names, positive = fold_names(records), positive_class(records, recipe.positive)

@@ -21,8 +21,9 @@ def check_folder(folder: RunFolder, recipe: Recipe) -> None:
 
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
-    """The recipe without how its images are read, which changes nothing: a run may resume with fewer workers."""
-    return yaml.safe_load(dump_recipe(replace(recipe, data=replace(recipe.data, workers=None, cache_gb=0.0))))
+    """The recipe without what changes nothing, how images are read and where numbers go: a run may resume otherwise."""
+    data = replace(recipe.data, workers=None, cache_gb=0.0)
+    return yaml.safe_load(dump_recipe(replace(recipe, data=data, logger=None)))
 
 
 def _there(folder: RunFolder) -> Recipe:

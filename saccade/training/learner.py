@@ -13,8 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.data.augment import Pictures, build_augmentation
-from saccade.data.dataset import Batch, ImageDataset, unit_range
-from saccade.images import Sources
+from saccade.data.dataset import Batch, ImageDataset
+from saccade.images import Sources, unit_range
 from saccade.model import PatchSelectionModel
 from saccade.options import check_options, read_options
 from saccade.selection import linear_decay

@@ -26,6 +26,7 @@ from saccade.training.learner import Learned, Learner
 from saccade.training.observers import CollapseWatch, Panels, Progress
 from saccade.training.optimizers import clip_gradients, make_optimizer, prepare_step
 from saccade.training.run_log import RunLog
+from saccade.training.tracking import Tracker
 
 LOG_EVERY = 10
 
@@ -37,6 +38,7 @@ def fit(
     files: RunFolder,
     facts: Facts,
     console: Console,
+    tracker: Tracker,
 ) -> BestModel:
     """Train from where the run folder is to the last step; raises `Stopped` if somebody asks to stop."""
     model, recipe, plan = learner.model, learner.recipe, learner.plan
@@ -50,7 +52,7 @@ def fit(
     if first:
         console.print(f"resuming at step {first} of {files.path}", soft_wrap=True, markup=False)
     progress, panels = Progress(console), Panels(files, learner, data["val"], first=first)
-    log, stop = RunLog(files, first), StopRequest()
+    log, stop = RunLog(files, first, tracker), StopRequest()
     watch.begin(first)
 
     def save(step: int) -> None:

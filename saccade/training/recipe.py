@@ -136,6 +136,8 @@ class Recipe:
             training images, of more their mean over classes)
         final: train on the validation images too and keep the last model, once everything is chosen
         class_weights: weigh classes by the inverse of how frequent they are
+        calibrate: fit a temperature to the validation images at the end, and keep it if probabilities are better by it
+        logger: where numbers go besides metrics.csv and TensorBoard: mlflow or wandb
         precision: 32-true, bf16-mixed or 16-mixed
         accelerator: auto, cpu, gpu, …
         devices: processes or GPUs on each machine
@@ -148,6 +150,7 @@ class Recipe:
     optimizer: Optimizer = field(default_factory=Optimizer)
     schedule: Schedule = field(default_factory=Schedule)
     class_weights: bool = False
+    calibrate: bool = True
     steps: int = 1000
     batch: int = 16
     validate_every: int | None = None
@@ -156,6 +159,7 @@ class Recipe:
     final: bool = False
     seed: int = 0
     imports: tuple[str, ...] = ()
+    logger: Literal["mlflow", "wandb"] | None = None
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     accelerator: str = "auto"
     devices: int = 1

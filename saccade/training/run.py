@@ -14,7 +14,7 @@ import torch
 from lightning.fabric import Fabric, seed_everything
 from rich.console import Console
 
-from saccade.building import build_model, check_parts
+from saccade.building import build_model
 from saccade.config import ModelConfig
 from saccade.data.dataset import ImageDataset, batch_of_one
 from saccade.data.loading import load_as_given, source_name
@@ -24,19 +24,23 @@ from saccade.evaluation import wilson_interval
 from saccade.files import naming_what_is_full, shown
 from saccade.options import read_options
 from saccade.runs import RunFolder
+from saccade.runs.run_facts import Facts
 from saccade.system import System
 from saccade.tasks.labels import questions_of
 from saccade.tasks.task import describe_task
+from saccade.training.agreement import check_labels, check_recipe
 from saccade.training.batches import open_records, open_split, with_validation
+from saccade.training.decisions import Wish, decide_run
 from saccade.training.defaults import refuse_too_small, sample_sizes
 from saccade.training.devices import make_fabric, share_norms
-from saccade.training.evaluations import run_through, save_evaluation
+from saccade.training.evaluations import calibrate, run_through, save_evaluation
 from saccade.training.folder import check_folder
 from saccade.training.frozen import begin_frozen
 from saccade.training.learner import Learner
 from saccade.training.loop import fit
 from saccade.training.observers import Progress
 from saccade.training.recipe import Recipe, dump_recipe, load_recipe
+from saccade.training.tracking import Tracker, check_logger, tracking
 
 SHARES = ("accuracy", "exact_match")
 HEADLINES = {
@@ -60,8 +64,9 @@ def train(
     files, console = folder if isinstance(folder, RunFolder) else RunFolder(folder), console or Console()
     recipe = recipe.found_from_anywhere()
     recipe.check_together()
-    check_parts(recipe.model, recipe.imports)
+    check_recipe(recipe)
     check_folder(files, recipe)
+    check_logger(recipe.logger)
     if files.finished:
         console.print(f"{files.path} is finished; give another folder to train again", soft_wrap=True, markup=False)
         return files.path
@@ -95,6 +100,21 @@ def _train_in(
         phases=recipe.plan.describe(),
         accelerator=recipe.accelerator,
     )
+    with tracking(recipe.logger, files, facts) as tracker:
+        _train_tracked(files, fabric, learner, data, facts, tracker, console)
+    facts.finish()
+
+
+def _train_tracked(
+    files: RunFolder,
+    fabric: Fabric,
+    learner: Learner,
+    data: Mapping[str, ImageDataset],
+    facts: Facts,
+    tracker: Tracker,
+    console: Console,
+) -> None:
+    recipe = learner.recipe
     facts.start_clock()
     try:
         with naming_what_is_full(files.path):
@@ -104,7 +124,7 @@ def _train_in(
                 files.keep(files.frozen_blind)
             if fabric.world_size > 1 and fabric.device.type == "cuda":
                 learner.model = share_norms(learner.model)
-            step = fit(fabric, learner, data, files, facts, console).step if recipe.steps else 0
+            step = fit(fabric, learner, data, files, facts, console, tracker).step if recipe.steps else 0
     finally:
         facts.count_seconds()
     fabric.barrier()  # the best model is on the disk
@@ -116,17 +136,32 @@ def _train_in(
         )
     for split in ("val", "test"):
         if split in data:
-            best = files.load_best()
-            _show_numbers(_evaluate(files, fabric, best, data[split], split, recipe, console), console)
+            best, fits = files.load_best(), recipe.calibrate and split == "val" and not recipe.final
+            summary = _evaluate(files, fabric, best, data[split], split, recipe, console, calibrates=fits)
+            _show_numbers(summary, console)
+            tracker.add(recipe.plan.total, _scalars(summary, f"best/{split}"))
         if split == "val" and recipe.training.frozen and step == 0:
             console.print("kept: the frozen start, with heads that saw the validation images too")
-            files.keep(files.frozen_seeing)
-    facts.finish()
+            _keep_seeing(files)
+            facts.note(saw_validation=True)
+        fabric.barrier()
+
+
+def _scalars(summary: Mapping[str, Any], prefix: str) -> dict[str, float]:
+    return {f"{prefix}/{name}": value for name, value in summary.items() if isinstance(value, float)}
+
+
+def _keep_seeing(files: RunFolder) -> None:
+    """The temperature remains that of the model which had not seen the validation images."""
+    task = files.load_best().config.task
+    files.keep(files.frozen_seeing)
+    files.change_best(task=task)
 
 
 def open_data(recipe: Recipe, records: Records | None = None) -> dict[str, ImageDataset]:
     """The images of each split that has any; what cannot be shared among the processes is refused."""
     records = records or open_records(recipe.data, seed=recipe.seed)
+    check_labels(recipe, records)
     prepared = partial(open_split, data=recipe.data, preparation=recipe.model.preparation)
     data = {split: prepared(records, split) for split, count in records.sizes().items() if count}
     for split in data.keys() - {"train"}:
@@ -193,6 +228,7 @@ def evaluate(
     data: Path | None = None,
     selection: Literal["soft", "discrete"] | None = None,
     positive: str | None = None,
+    wish: Wish | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """How good the best model of a run is on a split of its own data set or of another one; kept in the run folder.
@@ -200,11 +236,16 @@ def evaluate(
     split:     by default test, or everything if other `data` has no splits.
     selection: how patches are chosen, if not as the recipe says; soft means with all of the recipe's σ or ε.
     positive:  the class whose average precision and AUROC are told, if not that of the run.
+    wish:      what decisions are to do: a rule is chosen first, on the validation images, and kept with the model.
     """
     files, console = RunFolder(folder), console or Console()
     files.check()
+    (wish or Wish()).check()
     # This process alone, on what this machine has, whatever trained it.
     recipe = replace(load_recipe(files.recipe_file), accelerator="auto", devices=1, nodes=1)
+    if wish:
+        for line in decide_run(files, open_records(recipe.data, seed=recipe.seed), wish, positive):
+            console.print(shown(line), soft_wrap=True, highlight=False, markup=False)
     model, name = files.load_best(), split or "test"
     if data is None:
         records = open_records(recipe.data, seed=recipe.seed)
@@ -217,6 +258,8 @@ def evaluate(
     console.print(f"{len(dataset)} images of {records.root}", soft_wrap=True, highlight=False, markup=False)
     if data is not None:
         name = f"{source_name(data)}-{name}"
+    elif name == "val" and files.facts().get("saw_validation"):
+        name = "val-seen"  # what the model said before it saw them is kept: temperature and thresholds are chosen by it
     if selection is not None:
         model, name = _choosing(model, selection), f"{name}-{selection}"
     return _evaluate(files, make_fabric(recipe), model, dataset, name, recipe, console, positive=positive)
@@ -273,8 +316,14 @@ def _evaluate(
     console: Console,
     *,
     positive: str | None = None,
+    calibrates: bool = False,
 ) -> dict[str, Any]:
     torch.manual_seed(recipe.seed)  # a soft selection draws its noise in evaluation, too
     fabric.to_device(model.to(memory_format=torch.channels_last))
     evaluated = run_through(fabric, model, dataset, recipe, positive=positive, showing=Progress(console).going_through)
+    if calibrates:
+        say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
+        evaluated = calibrate(files, model, evaluated, dataset, say)
+        fabric.barrier()
+        model = files.load_best()
     return save_evaluation(evaluated, model, dataset, files, name, accelerator=recipe.accelerator)

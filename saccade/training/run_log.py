@@ -1,4 +1,4 @@
-"""The numbers of a run, step by step: into `metrics.csv` and to TensorBoard."""
+"""The numbers of a run, step by step: into `metrics.csv`, to TensorBoard, and to whatever tracks the run besides."""
 
 import threading
 from collections.abc import Mapping
@@ -8,12 +8,14 @@ from lightning.fabric.loggers.tensorboard import TensorBoardLogger
 from saccade.files import FULL, naming_what_is_full
 from saccade.runs import RunFolder
 from saccade.training.interrupts import Stopped
+from saccade.training.tracking import Tracker
 
 
 class RunLog:
-    """Both logs while the block lasts, with what was known when `step` steps had been taken."""
+    """The logs while the block lasts, with what was known when `step` steps had been taken."""
 
-    def __init__(self, files: RunFolder, step: int):
+    def __init__(self, files: RunFolder, step: int, tracker: Tracker):
+        self.tracker = tracker
         self.table = files.open_metrics(step=step)
         self.board = TensorBoardLogger(files.path, "tensorboard", "", purge_step=step + 1)
         self._board_folder = files.path / "tensorboard"
@@ -30,6 +32,7 @@ class RunLog:
         with naming_what_is_full(self._board_folder):
             for name, value in values.items():
                 self.board.experiment.add_scalar(name, value, step)
+        self.tracker.add(step, values)
 
     def save(self) -> None:
         """Both are on the disk."""

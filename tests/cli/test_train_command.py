@@ -194,7 +194,7 @@ def test_the_same_command_goes_on_though_the_rest_of_a_stage_was_chosen(pets, ru
     [
         ("--model.scorer.widths=[4]", "model.scorer.widths None there, [4] here"),
         ("--training.loss.mixture_coefficient=0.5", "training.loss.mixture_coefficient None there, 0.5 here"),
-        ("--data.augmentation.max_turn=3", "data.augmentation.max_turn None there, 3 here"),
+        ("--data.options.task=multi", "data.options.task None there, multi here"),
         ("--data.generate.count=3", "data.generate None there, {'count': 3} here"),
     ],
 )

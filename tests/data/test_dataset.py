@@ -12,9 +12,10 @@ from PIL import Image
 from torch.testing import assert_close
 from torch.utils.data import DataLoader
 
-from saccade.data.dataset import Batch, ImageDataset, collate, unit_range
+from saccade.data.dataset import Batch, ImageDataset, collate
 from saccade.data.records import DataError, Record, Records
 from saccade.data.sample import Sample
+from saccade.images import unit_range
 from saccade.images.decode import BadImage
 from saccade.preparation import Preparation
 

@@ -144,8 +144,11 @@ def test_tabs_and_an_images_folder(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("image,split\na.jpg,train\n", r"labels.csv, line 1: no column 'label' in \['image', 'split'\]"),
-        ("image;label\na.jpg;cat\n", r"line 1: no column 'image' and 'label' .* separated by commas"),
+        ("image,split\na.jpg,train\n", r"labels.csv, line 1: no column 'label' in 'image, split'"),
+        (
+            "image;label\na.jpg;cat\n",
+            r"line 1: no column 'image' and 'label' in 'image;label'; .* by commas, and this one by semicolons",
+        ),
         ("", "line 1: no column 'image' and 'label'"),
         ("image,label\n", "no line below the header"),
         ("image,label,split\na.jpg,cat,train\nb.jpg,Cat,test\n", "no training images for Cat, only val or test ones"),

@@ -161,3 +161,11 @@ def test_a_regular_expression_finds_groups_in_names():
         group_by_name(records, "p1")
     with pytest.raises(DataError, match="is no regular expression"):
         group_by_name(records, "(")
+
+
+def test_groups_in_names_that_differ_by_a_space_alone_are_refused(tmp_path):
+    images = [Record(tmp_path / "cat" / f"{name}.jpg", "cat", "") for name in ("Ann Lee 1", "AnnLee 2")]
+    with pytest.raises(
+        DataError, match=r"AnnLee 2.jpg: group 'AnnLee' differs by spaces alone from 'Ann Lee' in cat/Ann"
+    ):
+        group_by_name(Records(tmp_path, ("cat",), tuple(images)), r"([A-Za-z ]+) \d")

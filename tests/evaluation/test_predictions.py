@@ -8,10 +8,11 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from saccade import ModelConfig, PatchSelectionModel
-from saccade.data.dataset import collate, unit_range
+from saccade.data.dataset import collate
 from saccade.data.sample import Sample
 from saccade.evaluation import Predictions, best_overlap, predict_batch
 from saccade.evaluation.predictions import join
+from saccade.images import unit_range
 from saccade.output import Output
 from saccade.selection import Selection
 from saccade.system import System

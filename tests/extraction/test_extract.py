@@ -87,7 +87,7 @@ def test_autocast_leaves_pixels_alone():
 
 def test_bytes_and_mismatched_batches_are_refused():
     selection = soft_selection()
-    with pytest.raises(ValueError, match=r"expected floating point: .* saccade\.data\.unit_range"):
+    with pytest.raises(ValueError, match=r"expected floating point: .* saccade\.images\.unit_range"):
         inspect.unwrap(extract)((image_batch() * 255).byte(), selection, GRID)
     with pytest.raises(ValueError, match="1 images and a selection for 2"):
         inspect.unwrap(extract)(image_batch()[:1], selection, GRID)

@@ -40,6 +40,12 @@ def test_of_a_slide_with_hardly_any_tissue_all_stays():
     assert torch.equal(inside[0], share_of(find_tissue(view), grid(), (66, 82))[0] >= LEAST)
     assert 4 <= int(inside[0].sum()) < 99
     assert bool(inside[1].all())
+    padded = grid().padded(torch.tensor([[66, 60], [40, 60]]))
+    both = on_tissue(padded, view, (66, 82), k=4).inside
+    assert padded.inside is not None
+    assert both is not None
+    assert torch.equal(both[0], inside[0] & padded.inside[0])
+    assert torch.equal(both[1], padded.inside[1])
 
 
 @pytest.mark.parametrize("name", ["hard", "perturbed", "diverse", "random"])

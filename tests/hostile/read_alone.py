@@ -16,7 +16,6 @@ from PIL import Image
 
 from saccade.images.bad_image import BadImage
 from saccade.images.decode import read_pixels
-from saccade.images.jpeg import jpeg_size, shrink_jpeg
 from saccade.images.pyramid import Box, NotASlideError, open_pyramid
 
 WATCHED = ("open", "os.listdir", "os.scandir", "os.exec", "os.posix_spawn", "os.system", "subprocess.Popen", "socket.")
@@ -24,7 +23,7 @@ SIDE = 512
 
 
 def read(path: Path) -> str:
-    """All that is done with a file: a slide's corner, or the pixels and the small view of an ordinary image."""
+    """All that is done with a file: a slide's corner, or the pixels of an ordinary image."""
     try:
         try:
             found = open_pyramid(path, single_file=True)
@@ -33,9 +32,6 @@ def read(path: Path) -> str:
             said = f"slide {found.sizes}"
         except NotASlideError:
             said = "no slide"
-        size = jpeg_size(path, max_pixels=2**28)
-        if size:
-            shrink_jpeg(path, (max(size[0] // 8, 1), max(size[1] // 8, 1)), max_pixels=2**28)
         return f"{said}, {read_pixels(path).shape}"
     except BadImage as error:
         return f"bad: {error.reason}" if path.name in str(error) else f"an error without its name: {error}"

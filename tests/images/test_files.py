@@ -1,4 +1,4 @@
-"""Ordinary files: upright whatever EXIF says, a JPEG's view without decoding it, damage named."""
+"""Ordinary files: upright whatever EXIF says, decoded once and kept as bytes, damage named."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from PIL import ExifTags, Image
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from saccade.images import bands, make_view
 from saccade.images import file as file_module
+from saccade.images import make_view
 from saccade.images.decode import BadImage
 from saccade.images.file import FileImage
 from saccade.images.image_source import open_image
@@ -46,33 +46,8 @@ def test_views_and_regions_are_upright(orientation, tmp_path):
     assert source.size == (160, 240)
     box = torch.tensor([[200, 10, 230, 30]])
     assert_close(source.regions(box)[0], upright[:, 10:30, 200:230], atol=3 / 255, rtol=0)
-    for scale in (1 / 2, 1 / 4):  # decoded whole, and from the cosine transform
+    for scale in (1 / 2, 1 / 4):
         assert_close(source.view(scale), make_view(upright[None], scale)[0], atol=4 / 255, rtol=0)
-
-
-def test_a_jpeg_cut_that_ends_inside_a_pixel_is_not_stretched(tmp_path):
-    # 37 columns give 19 at half size, of which the picture covers 18.5: taken for all 19, the right end would be off
-    # by one column, which is 7 gray levels here.
-    picture = slopes(33, 37)
-    Image.fromarray(picture).save(tmp_path / "a.jpg", quality=100, subsampling=0)
-    expected = make_view(torch.from_numpy(picture).permute(2, 0, 1)[None] / 255, 1 / 3)[0]
-    assert_close(FileImage(tmp_path / "a.jpg").view(1 / 3), expected, atol=4 / 255, rtol=0)
-
-
-@pytest.mark.parametrize("mode", ["L", "CMYK", "RGB"])
-def test_small_views_of_a_jpeg_do_without_the_whole(mode, tmp_path, monkeypatch):
-    Image.fromarray(slopes(300, 400)).convert(mode).save(tmp_path / "a.jpg", quality=95)
-    whole = FileImage(tmp_path / "a.jpg").view(0.34)
-
-    def refuse(path, **options):
-        raise AssertionError(f"{path} was decoded whole")
-
-    monkeypatch.setattr(file_module, "read_pixels", refuse)
-    source = FileImage(tmp_path / "a.jpg")
-    small = source.view(1 / 3)
-    assert_close(small.mean((1, 2)), whole.mean((1, 2)), atol=1 / 255, rtol=0)
-    with pytest.raises(AssertionError, match="decoded whole"):
-        source.view(0.34)
 
 
 class Floats(TorchDispatchMode):
@@ -87,15 +62,17 @@ class Floats(TorchDispatchMode):
         return result
 
 
-def test_the_view_of_a_file_is_made_of_its_bytes(tmp_path, monkeypatch):
-    """The whole as floats would be four times the bytes, and the resize would copy it once more."""
-    monkeypatch.setattr(bands, "PIECE_PX", 2000)
+def test_nothing_as_large_as_the_image_is_ever_floats(tmp_path):
     picture = np.random.default_rng(0).integers(0, 256, (300, 400, 3), dtype=np.uint8)
     Image.fromarray(picture).save(tmp_path / "a.png")
     with Floats() as floats:
-        view = FileImage(tmp_path / "a.png").view(1 / 8)
-    assert floats.largest <= 3 * 2000
-    assert_close(view, make_view(torch.from_numpy(picture).permute(2, 0, 1)[None] / 255, 1 / 8)[0], atol=1e-5, rtol=0)
+        source = FileImage(tmp_path / "a.png")
+        view = source.view(1 / 8)
+        source.regions(torch.tensor([[10, 20, 40, 50]]))
+    assert floats.largest <= max(view.numel(), 3 * 30 * 30)
+    assert_close(
+        view, make_view(torch.from_numpy(picture).permute(2, 0, 1)[None] / 255, 1 / 8)[0], atol=1 / 255, rtol=0
+    )
 
 
 def test_a_file_is_decoded_once_for_all_regions(tmp_path, monkeypatch):

@@ -14,7 +14,17 @@ import torch
 from PIL import Image
 from torch.testing import assert_close
 
-from saccade.images import BadImage, Fault, FileImage, Guard, NotASlideError, SlideImage, guarded, open_file
+from saccade.images import (
+    BadImage,
+    Fault,
+    FileImage,
+    Guard,
+    NotASlideError,
+    SlideImage,
+    guarded,
+    open_file,
+    shared_memory,
+)
 from saccade.images.decode import read_pixels
 from saccade.images.guarded import Limits
 from tests.hostile.bombs import png
@@ -84,13 +94,45 @@ def test_pixels_outlive_the_process_and_the_next_request(guard, photo, tmp_path)
     first[:] = 0  # and they are the caller's own
 
 
-def test_a_picture_beyond_the_shared_block_has_memory_of_its_own(guard, photo, tmp_path):
+def shared_bytes(guard: Guard) -> list[int]:
+    """Of the pieces of memory that its process has for pixels."""
+    files = Path(f"/proc/{pid(guard)}/fd").iterdir()
+    return [file.stat().st_size for file in files if "memfd:pixels" in os.readlink(file)]
+
+
+def test_memory_is_used_again_once_nobody_has_its_pixels(guard, photo):
+    held = [guard.read_pixels(photo) for _ in range(3)]
+    assert shared_bytes(guard) == [held[0].nbytes] * 3
+    part = torch.from_numpy(held[1])[5:, 7:].permute(2, 0, 1)  # whatever is made of them holds them
+    expected = part.clone()
+    del held
+    for _ in range(5):
+        pixels = guard.read_pixels(photo)
+        pixels[:] = 0
+    assert len(shared_bytes(guard)) <= 3
+    assert torch.equal(part, expected)
+
+
+def test_bad_files_leave_nothing_behind(guard, tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (200, 200, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "cut.jpg")
+    (tmp_path / "cut.jpg").write_bytes((tmp_path / "cut.jpg").read_bytes()[:9_000])
+    for _ in range(5):
+        with pytest.raises(BadImage, match="truncated"):
+            guard.read_pixels(tmp_path / "cut.jpg")
+    assert len(shared_bytes(guard)) <= 2  # of the last one, until the next request
+
+
+def test_large_pictures_keep_no_memory(guard, photo, tmp_path):
     side = 6_800
     (tmp_path / "large.png").write_bytes(png(side, side, color=0))
     pixels = guard.read_pixels(tmp_path / "large.png")
-    assert pixels.nbytes == 3 * side**2 > guarded.KEPT_BYTES
+    assert pixels.nbytes == 3 * side**2 > shared_memory.KEPT_BYTES
     assert np.array_equal(guard.read_pixels(photo), read_pixels(photo))
     assert not pixels.any()
+    del pixels
+    guard.read_pixels(photo)
+    assert sum(shared_bytes(guard)) < shared_memory.KEPT_BYTES
 
 
 def test_the_process_holds_no_torch(guard, photo):

@@ -96,9 +96,16 @@ def test_regions_are_those_of_the_tensor_and_zero_outside(exact_source):
 @pytest.mark.parametrize("scale", [1.0, 0.7, 1 / 2, 1 / 3, 0.11, 1 / 100])
 @pytest.mark.parametrize("kind", LOSSLESS)
 def test_views_from_full_resolution_are_make_view(kind, scale, tmp_path):
-    # 1e-4: torch computes the resampling weights in single precision.
-    view = open_image(LOSSLESS[kind](tmp_path)).view(scale)
-    assert_close(view, make_view(TENSOR[None], scale)[0], atol=1e-4, rtol=0)
+    source = open_image(LOSSLESS[kind](tmp_path))
+    view, expected = source.view(scale), make_view(TENSOR[None], scale)[0]
+    if isinstance(source, SlideImage) or kind == "tensor":
+        # 1e-4: torch computes the resampling weights in single precision.
+        return assert_close(view, expected, atol=1e-4, rtol=0)
+    # Of bytes it is a whole number of steps, at most one off, and on the whole neither lighter nor darker.
+    assert_close(view * 255, (view * 255).round(), atol=1e-4, rtol=0)
+    assert_close(view, expected, atol=1.02 / 255, rtol=0)
+    if view.numel() > 1000:
+        assert_close(view.mean(), expected.mean(), atol=0.2 / 255, rtol=0)  # halves are rounded up
 
 
 def slope_over_an_eighth(level_px: int) -> float:

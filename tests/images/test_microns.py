@@ -88,7 +88,9 @@ def test_what_a_file_does_not_say_is_one_clear_line(tmp_path, scans):
     with pytest.raises(BadImage, match="no slide or tiled pyramid, so it cannot be seen at"):
         open_file(photo, mpp=0.5)
     records = Records(tmp_path, LABELS, (Record(unknown, "along", "train"), Record(scans[0], "along", "train")))
-    assert [bool(finding.bad) for finding in examine(records, mpp=0.5, workers=1)] == [True, False]
+    findings = list(examine(records, mpp=0.5, workers=1))
+    assert [bool(finding.bad) for finding in findings] == [True, False]
+    assert findings[1].size == open_file(records.records[1].image, mpp=0.5).size  # as it is seen
 
 
 def test_ome_s_microns_are_read(tmp_path):

@@ -230,7 +230,7 @@ def test_real_slides_give_their_pixels(real_slide):
     assert_close(regions[2, :, :20, :30], whole[:, -20:, -30:])
     assert not regions[2, :, 20:].any()
     # The scanner made its small level sharper than an average: edges differ, areas do not.
-    tolerance = 1e-4 if len(levels) == 1 else 0.03
+    tolerance = 0.5 / 255 if len(levels) == 1 else 0.03
     expected = make_view(whole[None], 1 / 20)[0]
     assert (source.view(1 / 20) - expected).abs().mean() < tolerance
     assert source.view(1 / 20).shape == expected.shape

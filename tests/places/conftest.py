@@ -1,5 +1,6 @@
 """Servers on loopback."""
 
+from hub import hub
 from loopback import cache, server, slide
 
-__all__ = ["cache", "server", "slide"]
+__all__ = ["cache", "hub", "server", "slide"]

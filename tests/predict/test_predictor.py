@@ -78,8 +78,8 @@ def test_boxes_of_a_prepared_image_lie_where_their_pixels_come_from(make_run, im
     assert prediction.size == (80, 80)
     pixels = torch.from_numpy(read_pixels(image)).permute(2, 0, 1)[None]
     shown = torch.nn.functional.interpolate(pixels, (56, 72), mode="bilinear", antialias=True)
-    seen = shown[..., 8:48, 12:60] / 255  # the center, 40×48
     model = load_model(run / "best")
+    seen = model.take(shown[..., 8:48, 12:60])  # the center, 40×48
     with torch.no_grad():
         output = model(seen)
     best = output.scores[0, output.selection.index[0]].argsort(descending=True)
@@ -223,8 +223,9 @@ def test_a_look_at_a_slide_has_its_own_pixels(make_run, slide, name):
 
 def test_a_look_through_a_crop_is_moved_to_the_whole_image(make_run, image):
     run = make_run(preparation={"crop": (40, 48)})
-    seen = torch.from_numpy(read_pixels(image)).permute(2, 0, 1)[None, :, 20:60, 16:64] / 255
-    inner = look_at(load_model(run / "best")(seen), size=(40, 48), seen=seen)
+    model = load_model(run / "best")
+    seen = model.take(torch.from_numpy(read_pixels(image)).permute(2, 0, 1)[None, :, 20:60, 16:64])
+    inner = look_at(model(seen), size=(40, 48), seen=seen)
     outer = Predictor(run, device="cpu")(image, crops=True, picture=True).look
     corner = np.array([16, 20, 16, 20])
     np.testing.assert_array_equal(outer.boxes, inner.boxes + corner)

@@ -93,7 +93,10 @@ def spoil(path: Path, old: str, new: str) -> None:
         (lambda files: Path("out.1-of-2.jsonl").touch(), "overlap: there are some of 2 and some of 3"),
         (lambda files: Path("out.4-of-3.jsonl").touch(), "out.4-of-3.jsonl is no shard"),
         (lambda files: finish(files[2], ImageList.of("abc"), ["a", "b"]), "a list of images other than out.1-of-3"),
-        (lambda files: finish(files[2], ImageList.of(f"{n}.png" for n in range(7)), ["a"]), "made with classes other"),
+        (
+            lambda files: finish(files[2], ImageList.of(f"{n}.png" for n in range(7)), ["a"]),
+            "made with classes or decisions other",
+        ),
         (lambda files: shutil.copy(files[0], files[1]), "out.2-of-3.jsonl has too many lines"),
         (lambda files: spoil(files[1], "4.png", "1.png"), "the lines are not those of the images"),
         (lambda files: files[2].write_text(""), "out.3-of-3.jsonl has lost lines"),

@@ -8,7 +8,14 @@ from saccade.building import build_model
 from saccade.images.decode import BadImage
 from saccade.looking import look_at
 from saccade.preparation import Preparation
-from saccade.report.examples import confident_mistakes, examine, of_class, typical_successes
+from saccade.report.examples import (
+    confident_mistakes,
+    examine,
+    example_groups,
+    found_labels,
+    of_class,
+    typical_successes,
+)
 from saccade.runs import RunFolder
 from saccade.runs.prediction_tables import PredictionRow, PredictionTable
 
@@ -30,6 +37,25 @@ def test_the_surest_mistakes_come_first(answers):
 
 def test_usual_successes_of_every_class(answers):
     assert [row.image for row in typical_successes(answers, 4)] == ["a4", "b0", "a3", "a5"]
+
+
+def test_each_label_has_an_image_where_it_was_found():
+    """Rather one that is all right and not shown for another label already; labels that were never found have none."""
+    rows = [
+        ("1", "a;b", "a;b", 0.9),
+        ("2", "a", "a;b", 0.6),
+        ("3", "b", "b", 0.2),
+        ("4", "c", ";", 0.3),
+        ("5", "a", "a", 0.8),
+    ]
+    table = PredictionTable(
+        ("a", "b", "c"), tuple(answer(*row)._replace(probabilities=(row[3],) * 3) for row in rows), "multi"
+    )
+    assert {name: row.image for name, row in found_labels(table, 12).items()} == {"a": "5", "b": "3"}
+    assert [row.image for row in found_labels(table, 1).values()] == ["5"]
+    wrong, found = example_groups(table, 2).items()
+    assert [row.image for row in wrong[1]] == ["2", "4"]
+    assert found[0] == "Labels that were found, an image for each: a, b"
 
 
 def test_images_of_a_class_come_from_all_over(answers):

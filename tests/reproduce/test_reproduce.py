@@ -30,7 +30,9 @@ def test_a_table_is_trained_written_and_then_only_written(tabled, capsys):
     assert main(words) == 0
     files = {path.name for path in tabled.out.iterdir() if path.is_file()}
     pictures = {"spots.png", "spots-two-init.jpg", "spots-two-end.jpg", "spots-two-test.jpg"}
-    assert files - {"spots-two-test.jpg"} == {"spots.csv", "spots.md", *pictures} - {"spots-two-test.jpg"}
+    pictures |= {"spots-two-error.jpg", "spots-two-patches.jpg"}
+    of_answers = {"spots-two-test.jpg", "spots-two-error.jpg"}  # if there is a right one, or a wrong one
+    assert files - of_answers == {"spots.csv", "spots.md", *pictures} - of_answers
     for name in pictures & files:
         assert Image.open(tabled.out / name).size[0] > 300
     first = (tabled.out / "spots.csv").read_text()
@@ -131,6 +133,16 @@ def test_pictures_are_written_whole_and_tell_their_seed_unless_it_is_the_first(r
     assert said == [f"wrote {request.out / file}{of}" for file, of in zip(files, ("", "", " (of seed 1)"), strict=True)]
     assert [Image.open(request.out / file).format for file in files] == ["PNG", "JPEG", "JPEG"]
     assert sorted(path.name for path in request.out.iterdir()) == sorted([*files, "runs"])
+
+
+def test_patches_are_those_of_the_best_run(request_, monkeypatch):
+    shown = []
+    monkeypatch.setattr(figures, "looks", lambda run: shown.append(("looks", run.folder.path.name)) or [])
+    monkeypatch.setattr(figures, "patches", lambda run: shown.append(("patches", run.folder.path.name)) or [])
+    for seed, accuracy in enumerate((0.5, 0.9, 0.7)):
+        pretend(request_, request_.table.rows[1], seed, accuracy)
+    draw_all(request_, collect(request_), str)
+    assert shown == [("looks", "spots-seed0"), ("patches", "spots-seed1")]
 
 
 def test_a_line_in_the_table_counts_as_done_unless_asked_for_again(tabled, monkeypatch, capsys):

@@ -14,7 +14,7 @@ from saccade.reproduce.jobs import Request, essence, make_job
 from saccade.reproduce.paper_tables import TABLES
 from saccade.reproduce.results import markdown, values_of, write_results
 from saccade.reproduce.summaries import mean_and_deviation, median_and_deviation, show
-from saccade.reproduce.table_types import ACCURACY, Measure
+from saccade.reproduce.table_types import ACCURACY, TRAIN_ACCURACY, Measure
 from saccade.runs import RunFolder
 from saccade.runs.prediction_tables import PredictionTable
 from saccade.training.recipe import load_recipe
@@ -78,6 +78,36 @@ def test_the_table_counts_the_runs_that_failed(request_):
     ]
 
 
+def test_train_accuracy_is_that_of_the_last_tenth_of_the_steps(request_):
+    request = request_._replace(table=request_.table._replace(measures=(ACCURACY, TRAIN_ACCURACY)))
+    job = pretend(request, request.table.rows[0], 0, 0.5)
+    metrics = RunFolder(job.folder).open_metrics()
+    for step, accuracy in ((0, 0.1), (80, 0.2), (89, 0.3), (90, 0.75), (100, 1.0)):  # from step 90 on
+        metrics.add(step, {"train/accuracy": accuracy})
+    metrics.save()
+    pretend(request, request.table.rows[1], 0, 0.5)
+    results = collect(request)
+    assert [each.numbers.get("train_accuracy") for each in results] == [0.875, None]
+    text = markdown(request, results)
+    assert "| 50.0 | 50.0 | 87.5 | 1 |" in text
+    assert "Train accuracy is that of the last tenth" in text
+    write_results(request, results)
+    assert [result.numbers for result in collect(request)] == [result.numbers for result in results]
+
+
+def test_an_order_is_told_where_mean_and_median_agree_beyond_their_spreads(request_):
+    one, two, *_ = request_.table.rows
+    for seed, (good, bad) in enumerate(((0.90, 0.5), (0.92, 0.6), (0.97, 0.7))):
+        pretend(request_, one, seed, good)
+        if seed < 2:
+            pretend(request_, two, seed, bad)
+    assert "is above" not in markdown(request_, collect(request_))  # two runs have no spread to speak of
+    pretend(request_, two, 2, 0.7)
+    assert "\n- One patch is above Two patches\n" in markdown(request_, collect(request_))
+    pretend(request_, one, 3, 0.2)  # now the mean says otherwise than the median
+    assert "is above" not in markdown(request_, collect(request_))
+
+
 @pytest.mark.parametrize(
     ("recipe", "flags", "aids"),
     [
@@ -107,7 +137,7 @@ def test_aids_are_told_from_the_recipe(recipe, flags, aids):
 
 def test_rows_as_in_the_paper_have_no_aid_and_the_papers_training():
     rows = [(table, row) for table in TABLES.values() for row in table.rows if row.name.endswith("_unaided")]
-    assert len(rows) == 8
+    assert len(rows) == 11
     for table, row in rows:
         recipe = make_job(Request(table), row, 0).recipe
         (phase,) = (span.phase for span in recipe.plan.spans)

@@ -1,5 +1,6 @@
 """`saccade reproduce speed`: exact numbers from a clock that is told the time, a plot that can be read, whole files."""
 
+import csv
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ from PIL import Image
 import saccade.cli.reproduce as command
 from saccade.cli import main
 from saccade.reproduce.collect import PROVENANCE
-from saccade.reproduce.speed import measure, speed_table
+from saccade.reproduce.speed import measure, speed_table, steps
 from saccade.reproduce.speed.contestants import Contestant, Setting, Timing
 from saccade.reproduce.speed.figure import speed_plot
 
 TINY = Setting(64, 0.5, "test_resnet", "test_efficientnet", (1, 2), (16,), draws=20, batches=(1, 2))
+TINY = TINY._replace(steps_px=250, step_flags=("--model.features.model=test_resnet",))
 # Of a quiet machine, in the order of the systems.
 SPEEDS = (0.55, 0.79, 2.10, 23.12, 27.60, 21.61, 22.32, 15.44, 16.59, 16.18, 17.08, 11.66, 11.96, 6.59, 6.81)
 FACTS = dict.fromkeys(PROVENANCE, "x") | {"finished": "2026-11-16T10:00:00+00:00"}
@@ -166,10 +168,10 @@ def test_no_label_touches_another_or_a_point(speeds):
         assert axes.get_window_extent(renderer).containsx(box.x1), name
 
 
-def test_the_command_writes_three_files_and_nothing_else(tiny, tmp_path, capsys):
+def test_the_command_writes_four_files_and_nothing_else(tiny, tmp_path, capsys):
     out = tmp_path / "results"
     assert main(["reproduce", "speed", "--out", str(out), "--rounds", "1"]) == 0
-    assert {path.name for path in out.iterdir()} == {"speed.csv", "speed.md", "speed.png"}
+    assert {path.name for path in out.iterdir()} == {"speed.csv", "speed-steps.csv", "speed.md", "speed.png"}
     said = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("warm-up: ") for line in said) == 7
     assert sum(line.startswith("round 1 of 1: ") for line in said) == 7
@@ -177,6 +179,13 @@ def test_the_command_writes_three_files_and_nothing_else(tiny, tmp_path, capsys)
     assert [each.system for each in timings] == TINY.systems()
     assert all(each.images_per_second > 0 and each.batch in (1, 2) for each in timings)
     assert Image.open(out / "speed.png").size[0] > 600
+    with (out / "speed-steps.csv").open(newline="") as file:
+        cnn, topk, *shares = csv.DictReader(file)
+    assert (cnn["of"], topk["of"]) == ("billiard/cnn", "billiard/perturbed")
+    assert [each["of"] for each in shares] == ["soft, K=2 P=16", "hard, K=2 P=16"]
+    assert all(0 < float(each["value"]) < 1 for each in shares)
+    longer = float(cnn["value"]) / float(topk["value"]) - 1
+    assert f"takes {longer:+.0%} on the whole image" in (out / "speed.md").read_text()
     assert "images of 64², view of 32², test_resnet on the patches" in (out / "speed.md").read_text()
 
 
@@ -218,3 +227,33 @@ def test_the_lists_name_it_and_its_systems(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 15
     assert lines[-1] == "hard, K=10 P=100 (10% of the pixels; paper: 5×)"
+
+
+def test_the_share_of_the_feature_network_is_what_its_calls_take(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(steps, "clock_now", lambda: now[0])
+
+    class Features(torch.nn.Module):
+        def forward(self, seconds):
+            now[0] += seconds
+
+    features = Features()
+
+    def run(_):
+        now[0] += 5.0
+        features(1.0)
+        features(2.0)
+
+    assert steps._timed(run, features, torch.zeros(1)) == (8.0, 3.0)
+    assert not features._forward_hooks
+
+
+def test_what_is_told_of_steps_is_the_median_of_the_rounds():
+    laps = [
+        steps.Lap(turn, {steps.CNN: cnn, steps.TOPK: 2.0}, {"hard": share})
+        for turn, cnn, share in ((1, 2.5, 0.2), (2, 2.2, 0.3), (3, 9.0, 0.9))
+    ]
+    text = steps.tell(laps, Setting())
+    assert "takes +25% on the whole image" in text
+    assert "(`billiard/cnn`, 1.25 s an image)" in text  # batches of two
+    assert "hard 30%" in text

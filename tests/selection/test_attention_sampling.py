@@ -62,6 +62,39 @@ def test_value_and_both_gradients_are_unbiased(k, replacement):
         assert_close(mean, truth, atol=1e-12, rtol=0)
 
 
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_each_draw_has_the_published_value_and_gradients_but_one(k):
+    """F̂ and ∂F̂/∂f draw by draw, and ∂F̂/∂a with replacement; ∂F̂/∂a without it is the subject of the next test."""
+    for replacement in (False, True):
+        share_of = _independent_share if replacement else _ordered_share
+        for order, _ in draws(SCORES, k, replacement=replacement):
+            a, f = attend(SCORES)[order], FEATURES[order].clone().requires_grad_()
+            p = 1 - (a.cumsum(0) - a)
+            estimates = f if replacement else (a * f).cumsum(0) - a * f + p * f
+            to_features = torch.ones(k) if replacement else p + torch.arange(k - 1, -1, -1) * a
+            attention = attend(SCORES).requires_grad_()
+            value = share_of(attention[None], torch.tensor([order]))[0] @ f
+            to_attention, found = torch.autograd.grad(value, (attention, f))
+            assert_close(value, estimates.mean())
+            assert_close(found, (to_features / k).to(a))
+            if replacement:  # g f / (K a) for each time it is drawn
+                expected = torch.zeros(N, dtype=torch.float64)
+                expected.index_add_(0, torch.tensor(order), f.detach() / (k * a))
+                assert_close(to_attention, expected)
+
+
+def test_two_of_three_drawn_in_numbers():
+    """a = 0.6, 0.3, 0.1; the second and then the first are drawn: p = 1 and 0.7.
+
+    share = 1/2 [0.3 + 1] and 1/2 [0.7]; slopes 1/2 [1 + 1/0.3] and 1/2 [0.7/0.6].
+    """
+    attention = torch.tensor([[0.6, 0.3, 0.1]], dtype=torch.float64, requires_grad=True)
+    share = _ordered_share(attention, torch.tensor([[1, 0]]))
+    assert_close(share, torch.tensor([[0.65, 0.35]], dtype=torch.float64))
+    (slope,) = torch.autograd.grad((share * torch.tensor([[3.0, 6.0]])).sum(), attention)  # features 6 and 3
+    assert_close(slope, torch.tensor([[6 * 0.7 / 1.2, 3 * (1 + 1 / 0.3) / 2, 0.0]], dtype=torch.float64))
+
+
 def released_gradient(order: list[int], scores: Tensor, features: Tensor) -> Tensor:
     """What the code released with ATS has for ∂F̂/∂a of the drawn ones, brought to the scores."""
     scores = scores.clone().requires_grad_()

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -30,10 +31,9 @@ EDGES = """() => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def address(predictor) -> Iterator[str]:
+@contextmanager
+def serving(app) -> Iterator[str]:
     """A real server on a free port."""
-    app = create_app(predictor, name="tiny", limits=Limits(max_bytes=5_000_000))
     with socket.create_server(("127.0.0.1", 0)) as sock:
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
@@ -43,6 +43,12 @@ def address(predictor) -> Iterator[str]:
         yield f"http://127.0.0.1:{sock.getsockname()[1]}"
         server.should_exit = True
         thread.join()
+
+
+@pytest.fixture(scope="module")
+def address(predictor) -> Iterator[str]:
+    with serving(create_app(predictor, name="tiny", limits=Limits(max_bytes=5_000_000))) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +74,7 @@ def page(browser, address):
 
 def choose(page, path: Path) -> None:
     with page.expect_file_chooser() as chooser:
-        page.click("text=Choose an image")
+        page.click("text=Choose images")
     chooser.value.set_files(path)
 
 

@@ -19,6 +19,7 @@ OPERATIONS = [
     ("/api/predict", "POST"),
     ("/api/health", "GET"),
     ("/api/model", "GET"),
+    ("/api/example", "GET"),
     ("/api/images/{token}/tiles/{level}/{x}/{y}.jpg", "GET"),
     ("/api/images/{token}/crops/{number}.png", "GET"),
 ]
@@ -61,7 +62,7 @@ def test_all_operations_are_tried_and_all_refusals_promised(api):
     operations = [result.ok() for result in api.get_all_operations()]
     assert sorted((operation.path, operation.method.upper()) for operation in operations) == sorted(OPERATIONS)
     promised = set(api.raw_schema["paths"]["/api/predict"]["post"]["responses"])
-    assert promised == {"200", "400", "401", "403", "408", "411", "413", "415", "422", "500", "503", "504"}
+    assert promised == {"200", "400", "401", "403", "404", "408", "411", "413", "415", "422", "500", "503", "504"}
     for operation in operations:
         responses = api.raw_schema["paths"][operation.path][operation.method]["responses"]
         assert "500" in responses

@@ -9,11 +9,12 @@ from full_disk import FullDisk
 from saccade.runs import RunFolder
 from saccade.training.interrupts import Stopped
 from saccade.training.run_log import RunLog
+from saccade.training.tracking import Tracker
 
 
 @pytest.fixture
 def log(tmp_path) -> RunLog:
-    return RunLog(RunFolder(tmp_path), 0)
+    return RunLog(RunFolder(tmp_path), 0, Tracker())
 
 
 def fill_the_disk(log: RunLog) -> None:

@@ -62,7 +62,8 @@ PAPER = {
 class Setting(NamedTuple):
     """Sizes of the figure: those of the paper, but for the batches, which are for a CPU; a GPU has others (`fit`).
 
-    batches: each system is timed with all of these, and keeps the one that suits it best.
+    batches:    each system is timed with all of these, and keeps the one that suits it best.
+    steps_px:   side of the images of the two training steps, `step_batch` of them; step_flags: of their recipes.
     """
 
     side_px: int = 1000
@@ -74,6 +75,9 @@ class Setting(NamedTuple):
     sigma: float = 0.05
     draws: int = 500
     batches: tuple[int, ...] = (1, 4, 16)
+    steps_px: int = 1000
+    step_batch: int = 2
+    step_flags: tuple[str, ...] = ()
 
     def systems(self) -> list[Contestant]:
         """Networks on the whole image, the two to compare with first, then patches."""

@@ -8,7 +8,6 @@ alike. As in the paper, each system has the batch size that suits it best, of th
 
 import math
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from saccade.building import build_model
 from saccade.config import ModelConfig
 from saccade.inference import for_inference
+from saccade.reproduce.clock import clock_now
 from saccade.reproduce.collect import as_text
 from saccade.reproduce.speed.contestants import Contestant, Setting, Timing
 from saccade.runs.run_facts import made_with, now
@@ -28,12 +28,15 @@ from saccade.system import System
 
 CLASSES = 10
 GPU_BATCHES = (1, 4, 16, 64)
+GPU_STEP_BATCH = 8  # a whole image of 1000² keeps about a gigabyte for its backward pass
 Run = Callable[[Tensor], Any]
 
 
 def fit(setting: Setting) -> Setting:
     """The setting with batches for what this machine times on."""
-    return setting._replace(batches=GPU_BATCHES) if torch.cuda.is_available() else setting
+    if not torch.cuda.is_available():
+        return setting
+    return setting._replace(batches=GPU_BATCHES, step_batch=GPU_STEP_BATCH)
 
 
 def measure(setting: Setting, *, rounds: int, say: Callable[[str], None]) -> list[Timing]:
@@ -94,13 +97,6 @@ def _plainly(model: nn.Module) -> Run:
     return lambda images: model(images.contiguous())
 
 
-def _clock() -> float:
-    """Seconds, once a GPU has done what it was told."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter()
-
-
 @torch.inference_mode()
 def time_all(
     runs: Mapping[Contestant, Run],
@@ -108,7 +104,7 @@ def time_all(
     *,
     rounds: int,
     say: Callable[[str], None],
-    clock: Callable[[], float] = _clock,
+    clock: Callable[[], float] = clock_now,
 ) -> list[Timing]:
     """Time each system on each batch once a round, after a round to warm up; a line for each as it goes."""
     speeds: dict[Contestant, list[dict[int, float]]] = {system: [] for system in runs}  # by round, then by batch

@@ -1,5 +1,7 @@
 """Timings → `speed.csv`, one line per system and round, `speed.md`, one line per system, and `speed.png`.
 
+`speed-steps.csv` has the training steps and the feature network's shares, round by round.
+
 The plot can be drawn again from the CSV: `speed_plot(read_timings(path))`.
 """
 
@@ -15,6 +17,7 @@ from saccade.reproduce.collect import PROVENANCE
 from saccade.reproduce.figures import DPI
 from saccade.reproduce.speed.contestants import NAME, Contestant, Setting, Timing, by_system
 from saccade.reproduce.speed.figure import speed_plot
+from saccade.reproduce.speed.steps import Lap, table_of_laps, tell
 from saccade.reproduce.summaries import show
 from saccade.reproduce.table_types import MEDIAN, Measure
 
@@ -59,7 +62,7 @@ def read_timings(path: Path) -> list[Timing]:
     ]
 
 
-def markdown(timings: Sequence[Timing], setting: Setting, facts: Mapping[str, str]) -> str:
+def markdown(timings: Sequence[Timing], setting: Setting, facts: Mapping[str, str], laps: Sequence[Lap] = ()) -> str:
     """The table: each system against the first two, and what the paper has for it."""
     speeds = {system: [each.images_per_second for each in rounds] for system, rounds in by_system(timings).items()}
     plain, tuned = list(speeds)[:2]
@@ -83,6 +86,7 @@ def markdown(timings: Sequence[Timing], setting: Setting, facts: Mapping[str, st
         f"# Speed: the whole image against K patches of P²\n\n{body}",
         PAPER,
         _ours(speeds, setting),
+        *([tell(laps, setting)] if laps else []),
         _made(timings, facts),
     )
     return "\n\n".join(texts) + "\n"
@@ -110,13 +114,16 @@ def _made(timings: Sequence[Timing], facts: Mapping[str, str]) -> str:
     )
 
 
-def write_results(out: Path, timings: Sequence[Timing], *, setting: Setting, facts: Mapping[str, str]) -> list[Path]:
-    """Write all three files whole, or none, and return their paths."""
-    paths = [out / f"{NAME}.{kind}" for kind in ("csv", "md", "png")]
+def write_results(
+    out: Path, timings: Sequence[Timing], laps: Sequence[Lap], *, setting: Setting, facts: Mapping[str, str]
+) -> list[Path]:
+    """Write all four files whole, or none, and return their paths."""
+    paths = [out / name for name in (f"{NAME}.csv", f"{NAME}-steps.csv", f"{NAME}.md", f"{NAME}.png")]
     out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        table, text, picture = (stack.enter_context(whole_file(path)) for path in paths)
+        table, steps, text, picture = (stack.enter_context(whole_file(path)) for path in paths)
         table.write_text(table_of_rounds(timings, facts), encoding="utf-8")
-        text.write_text(markdown(timings, setting, facts), encoding="utf-8")
+        steps.write_text(table_of_laps(laps, setting, facts), encoding="utf-8")
+        text.write_text(markdown(timings, setting, facts, laps), encoding="utf-8")
         speed_plot(timings).savefig(picture, dpi=DPI, format="png")
     return paths

@@ -7,7 +7,8 @@ const viewer = new Viewer($("viewer"));
 const megabytes = (bytes) => `${+(bytes / 1e6).toPrecision(3)} MB`;
 const megapixels = (pixels) => `${Math.round(pixels / 1e6).toLocaleString("en")} megapixels`;
 const percent = (share) => `${(Math.floor(1000 * share) / 10).toFixed(1)}%`; // only what is certain is 100%
-let limits = null, upload = null;
+const shown = []; // images with their answers, in the order in which they came
+let limits = null, upload = null, current = null;
 
 function element(name, properties = {}, ...children) {
   const made = Object.assign(document.createElement(name), properties);
@@ -35,50 +36,133 @@ async function greet() {
   }
   if (!response.ok) return say(answer.detail);
   limits = answer;
-  $("model").textContent = `${limits.name} · ${limits.classes.length} classes`;
+  $("model").textContent = `${limits.models.join(" and ")} · ${limits.classes.length} classes`;
+  $("example").hidden = !limits.example;
   $("limits").textContent = `Up to ${megabytes(limits.max_bytes)} and ${megapixels(limits.max_pixels)}; `
     + `tiled pyramids (slides) up to ${megapixels(limits.max_slide_pixels)}.`;
 }
 
-async function send(file) {
-  upload?.abort(); // a newer image replaces the one under way
+// One after the other, each by every model; newer images replace those under way, and what was answered stays.
+async function send(files) {
+  upload?.abort();
   const mine = upload = new AbortController();
   say("");
-  if (limits && file.size > limits.max_bytes) {
-    return say(`${file.name} has ${megabytes(file.size)}, the limit is ${megabytes(limits.max_bytes)}.`);
-  }
   busy(true);
+  for (const file of files) {
+    if (mine.signal.aborted) break;
+    const answers = await ask(file, mine.signal);
+    if (!answers) continue;
+    shown.push({ file, answers });
+    choose(shown.length - 1);
+  }
+  if (mine === upload) busy(false);
+}
+
+// The answers of all models by name; null, and why, if there is none.
+async function ask(file, signal) {
+  if (limits && file.size > limits.max_bytes) {
+    return complain(`${file.name} has ${megabytes(file.size)}, the limit is ${megabytes(limits.max_bytes)}.`);
+  }
+  const answers = {};
   try {
-    const form = new FormData();
-    form.append("file", file);
-    const response = await fetch("/api/predict", { method: "POST", body: form, signal: mine.signal });
-    const answer = await response.json().catch(() => ({ detail: `the server failed (${response.status})` }));
-    if (response.ok) show(answer);
-    else say(`${file.name}: ${answer.detail}`);
+    for (const model of limits?.models ?? [""]) {
+      const form = new FormData();
+      form.append("file", file);
+      const response = await fetch(`/api/predict${model && `?model=${encodeURIComponent(model)}`}`, { method: "POST", body: form, signal });
+      const answer = await response.json().catch(() => ({ detail: `the server failed (${response.status})` }));
+      if (!response.ok) return complain(`${file.name}: ${answer.detail}`);
+      answers[model] = answer;
+    }
+    return answers;
   } catch (error) {
-    if (error.name !== "AbortError") say(`${file.name} could not be sent: ${error.message}`);
-  } finally {
-    if (mine === upload) busy(false);
+    return error.name === "AbortError" ? null : complain(`${file.name} could not be sent: ${error.message}`);
   }
 }
 
-function show(answer) {
+function complain(problem) {
+  say([$("problem").textContent, problem].filter(Boolean).join(" "));
+  return null;
+}
+
+// Show image `number`, as `model` answered.
+function choose(number, model = Object.keys(shown[number].answers)[0]) {
+  const stay = current?.number === number;
+  current = { number, model };
+  $("gallery").hidden = shown.length < 2;
+  $("gallery").replaceChildren(...shown.map(thumbnail));
+  $("gallery").children[number].scrollIntoView?.({ block: "nearest", inline: "nearest" });
+  const answers = Object.entries(shown[number].answers);
+  $("models").hidden = answers.length < 2;
+  $("models").replaceChildren(...answers.map(([name, answer]) => modelButton(name, answer)));
+  show(shown[number].answers[model], stay);
+}
+
+function thumbnail({ file, answers }, i) {
+  const [answer] = Object.values(answers);
+  const address = answer.image.tiles.replace("{level}", 0).replace("{x}", 0).replace("{y}", 0);
+  const said = sayAnswer(answer);
+  const button = element("button", { type: "button", ariaLabel: `${file.name}: ${said}`, title: file.name }, element("img", { src: address, alt: "" }), element("span", { textContent: said }));
+  button.setAttribute("aria-current", String(i === current.number));
+  button.addEventListener("click", () => { choose(i); $("gallery").children[i].firstChild.focus(); });
+  return element("li", {}, button);
+}
+
+function modelButton(name, answer) {
+  const sure = answer.confidence === null ? "" : percent(answer.confidence);
+  const button = element("button", { type: "button", className: "plain" }, element("span", { textContent: name }), element("b", { textContent: `${sayAnswer(answer)} ${sure}` }));
+  button.setAttribute("aria-pressed", String(name === current.model));
+  button.addEventListener("click", () => {
+    choose(current.number, name);
+    $("models").querySelector("[aria-pressed=true]").focus();
+  });
+  return button;
+}
+
+function sayAnswer(answer) {
+  const said = Object.entries(answer.answers ?? {}).map(([question, text]) => `${question}: ${text}`);
+  return said.join(" · ") || (answer.labels?.join(", ") ?? answer.label) || "none of the labels";
+}
+
+function show(answer, stay) {
   $("invitation").hidden = true;
   $("result").hidden = false;
   const ranked = Object.entries(answer.probabilities).sort((a, b) => b[1] - a[1]);
-  const said = Object.entries(answer.answers ?? {}).map(([question, text]) => `${question}: ${text}`);
-  const labels = answer.labels?.join(", ") ?? answer.label;
-  $("label").textContent = said.join(" · ") || labels || "none of the labels";
+  $("label").textContent = sayAnswer(answer);
   $("sure").textContent = answer.confidence === null ? "" : `${percent(answer.confidence)} sure`;
+  $("decision").textContent = answer.decision === null ? "" : `Decision: ${decided(answer)}`;
+  $("decision").hidden = answer.decision === null;
+  $("review").hidden = !answer.review;
   $("probabilities").replaceChildren(...ranked.map((one) => bar(answer, one)));
+  $("probabilities").hidden = !ranked.length;
   $("crops").replaceChildren(...answer.crops.map((address, i) => crop(answer, address, i)));
   $("looked").hidden = !answer.boxes.length;
   $("layers").hidden = !answer.boxes.length && !answer.scores;
   $("map-switch").hidden = $("map-opacity").hidden = !answer.scores;
   const [height, width] = answer.size;
   $("facts").textContent = `${answer.image.name} · ${width} × ${height} px · looked for ${Math.round(answer.milliseconds)} ms`;
-  viewer.canvas.setAttribute("aria-label", `${answer.image.name}: ${answer.label}, ${answer.boxes.length} boxes`);
-  viewer.show(answer);
+  viewer.canvas.setAttribute("aria-label", `${answer.image.name}: ${sayAnswer(answer)}, ${answer.boxes.length} boxes`);
+  viewer.show(answer, { stay });
+}
+
+// What `saccade predict` would write of every image that is shown, a line each.
+function lines() {
+  const several = (limits?.models.length ?? 1) > 1;
+  return shown.flatMap(({ file, answers }) => Object.entries(answers).map(([model, answer]) => {
+    const { image, scores, crops, ...line } = answer;
+    return JSON.stringify({ image: file.name, ...(several ? { model } : {}), ...line });
+  })).join("\n") + "\n";
+}
+
+function save(name, blob) {
+  const link = element("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+// Of several labels it is written `open;short`, and `;` is none of them.
+function decided({ decision, labels }) {
+  if (!labels) return decision;
+  return decision.split(";").filter(Boolean).join(", ") || "none of the labels";
 }
 
 // Of several labels each says which boxes speak for it, and lights the first of them.
@@ -119,18 +203,26 @@ viewer.addEventListener("failed", ({ detail: { status, why } }) => {
 
 $("choose").addEventListener("click", () => $("file").click());
 $("file").addEventListener("change", () => {
-  const [file] = $("file").files;
-  if (file) send(file);
+  if ($("file").files.length) send([...$("file").files]);
   $("file").value = ""; // so that the same file can be chosen again
 });
 for (const event of ["dragover", "drop", "dragleave"]) {
   window.addEventListener(event, (e) => {
     e.preventDefault();
     document.body.classList.toggle("over", event === "dragover");
-    const file = event === "drop" && e.dataTransfer.files[0];
-    if (file) send(file);
+    if (event === "drop" && e.dataTransfer.files.length) send([...e.dataTransfer.files]);
   });
 }
+$("example").addEventListener("click", async () => {
+  const response = await fetch("/api/example").catch(() => null);
+  if (response?.ok) send([new File([await response.blob()], limits.example)]);
+  else say("The example did not come: is the server still running?");
+});
+$("lines").addEventListener("click", () => save("answers.jsonl", new Blob([lines()], { type: "application/jsonl" })));
+$("overlay").addEventListener("click", async () => {
+  const { name } = shown[current.number].file;
+  save(`${name.replace(/\.[^.]*$/, "")}-looked.png`, await viewer.picturePng());
+});
 $("nearer").addEventListener("click", () => viewer.zoom(1.6));
 $("farther").addEventListener("click", () => viewer.zoom(1 / 1.6));
 $("whole").addEventListener("click", () => viewer.fit());

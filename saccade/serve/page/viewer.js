@@ -23,13 +23,21 @@ export class Viewer extends EventTarget {
     canvas.addEventListener("pointerleave", () => this.light(-1));
   }
 
-  show(answer) {
+  // stay: another model's answer for the same image, seen from the same place.
+  show(answer, { stay = false } = {}) {
     const [height, width] = answer.size;
     this.picture = { height, width, ...answer.image, found: answer.boxes };
     this.heat = answer.scores && { extent: answer.scores.extent, chart: paint(answer.scores) };
     this.tiles = new Map();
     this.lit = -1;
-    this.fit();
+    if (stay) this.redraw();
+    else this.fit();
+  }
+
+  // What is seen now, as a PNG.
+  picturePng() {
+    this.draw();
+    return new Promise((done) => this.canvas.toBlob(done, "image/png"));
   }
 
   resize() {

@@ -50,7 +50,6 @@ class Trunk(System):
     configured = ("view", "features", "scorer", "selection", "extraction", "aggregation")
     own_options = NTSOptions
     options: NTSOptions
-    takes_sources = False  # anchors of many sizes are read from the standardized image
     view: View
     features: Backbone
     selection: Selector

@@ -12,6 +12,7 @@ from typing import Any
 from saccade.data.records import Records
 from saccade.data.typical_size import look_at
 from saccade.images.decode import MAX_PIXELS
+from saccade.places import is_hub_name
 from saccade.training.defaults.choices import Choice, Known, Size, show
 from saccade.training.defaults.patch_grid import choose_k, choose_patch, choose_sizes, choose_view
 from saccade.training.defaults.probe import weights_within_reach
@@ -103,14 +104,15 @@ def choose_features(known: Known) -> Iterator[Choice]:
 
 
 def _model_of(weights: str | None) -> str:
-    """The timm model that a file of weights is named after, as resnet18.a1_in1k.safetensors is."""
+    """The timm model that weights are named after, as resnet18.a1_in1k.safetensors is, or timm/resnet18.a1_in1k."""
     if weights is None:
         return BACKBONE
     import timm
 
-    model = Path(weights).name.split(".")[0]
+    on_hub = is_hub_name(weights)
+    model = Path(weights.partition("@")[0] if on_hub else weights).name.split(".")[0]
     if not timm.is_model(model):
-        missing = "" if Path(weights).is_file() else " (and give a file: there is none of this name)"
+        missing = "" if on_hub or Path(weights).is_file() else " (and give a file: there is none of this name)"
         raise ValueError(
             f"{weights}: which network are these weights for? {model!r} is none of timm's; name it with --backbone, "
             f"which is short for --model.features.model{missing}"

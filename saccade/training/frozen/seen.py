@@ -8,8 +8,9 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.data.dataset import Batch, unit_range
+from saccade.data.dataset import Batch
 from saccade.features.cells import with_mirrored
+from saccade.images import unit_range
 from saccade.selection import ignore_outside
 from saccade.system import System
 from saccade.training.label_free import missing_detail

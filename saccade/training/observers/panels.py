@@ -19,9 +19,9 @@ from jaxtyping import UInt8
 from lightning.fabric.loggers.tensorboard import TensorBoardLogger
 from torch import Tensor
 
-from saccade.data.dataset import ImageDataset, batch_of_one, unit_range
+from saccade.data.dataset import ImageDataset, batch_of_one
 from saccade.drawing import overlay
-from saccade.images import ImageSource
+from saccade.images import ImageSource, unit_range
 from saccade.looking import Look, as_bytes, look_at_slots
 from saccade.module_modes import evaluating
 from saccade.runs import RunFolder

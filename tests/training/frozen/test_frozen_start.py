@@ -17,8 +17,9 @@ from torch.utils.data import DataLoader
 from saccade.building import load_model
 from saccade.cli import main
 from saccade.config import ModelConfig
-from saccade.data.dataset import Batch, ImageDataset, collate, unit_range
+from saccade.data.dataset import Batch, ImageDataset, collate
 from saccade.data.loading import load
+from saccade.images import unit_range
 from saccade.tasks.single import Single
 from saccade.tasks.task import describe_task
 from saccade.training.frozen import FrozenStart, fit_frozen, heads, teacher

@@ -12,7 +12,7 @@ from tiny_fit import CrashError, crash_at, fit, make_parts
 from torch.testing import assert_close
 
 from saccade import ModelConfig, PatchSelectionModel
-from saccade.data.dataset import unit_range
+from saccade.images import unit_range
 from saccade.preparation import Preparation
 from saccade.runs import RunFolder
 from saccade.training.observers.panels import Panels, glimpse, spread
