@@ -187,7 +187,7 @@ def test_weights_have_the_permissions_of_their_neighbours(tmp_path, umask, mode)
     finally:
         os.umask(before)
     assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == dict.fromkeys(
-        ("config.json", "model.safetensors"), mode
+        ("README.md", "config.json", "model.safetensors"), mode
     )
 
 

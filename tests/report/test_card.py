@@ -1,5 +1,8 @@
 """The card of a run's best model: the figures are the report's, and somebody's own card is never written over."""
 
+import pytest
+import yaml
+
 from saccade.model_card import CARD, MARK
 from saccade.report.card import PICTURE, write_model_card
 from saccade.report.numbers import headline, show_interval, show_number
@@ -31,6 +34,17 @@ def test_ones_own_card_stays(run_folder):
     write_model_card(run_folder)
     RunFolder(run_folder).load_best().save_pretrained(run_folder / "best")
     assert card.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("weights", "told"),
+    [({}, "without any"), ({"weights": "/home/me/net.safetensors"}, "with the weights net.safetensors")],
+)
+def test_it_names_the_weights_that_the_run_began_with(run_folder, weights, told):
+    recipe = yaml.safe_load((run_folder / "recipe.yaml").read_text())
+    recipe["model"]["features"] |= weights
+    (run_folder / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    assert f"Its network began {told}" in write_model_card(run_folder, picture=False).read_text()
 
 
 def test_names_are_no_markup(tmp_path):
