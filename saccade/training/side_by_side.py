@@ -151,7 +151,8 @@ def _lock(job: Job) -> IO[str] | None:
 def _start(job: Job, lock: IO[str], at_once: int, say: Say, gpu: str | None) -> _Running:
     now = job.state()
     say(f"{job.name}: {({'begun': 'is resumed', 'trained': 'is evaluated'}).get(now, 'starts')}")
-    mine = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once))}
+    # Threads of other processes that wait for one core slow all of them tenfold: who says how many knows why.
+    mine = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(max(1, (os.cpu_count() or 1) // at_once))}
     mine |= {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
     with beside(job, "log").open("wb" if now == "missing" else "ab") as log:
         process = subprocess.Popen(

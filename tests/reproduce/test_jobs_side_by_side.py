@@ -164,11 +164,18 @@ def test_a_folder_of_another_run_is_left_alone(jobs, request_, settings):
     assert [starts(job) for job in jobs[:2]] == [0, 1]
 
 
-def test_two_run_side_by_side_and_no_more(jobs):
+def test_two_run_side_by_side_and_no_more(jobs, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     began = time.monotonic()
     run_jobs([fake(job, 2.0) for job in jobs], at_once=4, say=lambda text: None)
     assert time.monotonic() - began < 8.0  # one after the other would take longer
     assert all((job.folder / "starts").read_text() == str(max(1, (os.cpu_count() or 1) // 4)) for job in jobs)
+
+
+def test_who_says_how_many_threads_a_run_has_is_obeyed(jobs, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    run_jobs([fake(jobs[0], 0.0)], at_once=1, say=lambda text: None)
+    assert (jobs[0].folder / "starts").read_text() == "3"
 
 
 @pytest.fixture
