@@ -149,13 +149,11 @@ def measure(method: str, data: Path, fold: str, weights: Path) -> dict[str, floa
 
 
 def _numbers(scores: Any, there: Any) -> dict[str, float]:
-    hits = there[(-scores).argsort(kind="stable")]
-    precision = [hits[: place + 1].mean() for place in range(len(hits))]
-    below = (scores[there][:, None] > scores[~there]).mean() + (scores[there][:, None] == scores[~there]).mean() / 2
-    return {
-        "ap": float(sum(share for share, hit in zip(precision, hits, strict=True) if hit) / hits.sum()),
-        "auroc": float(below),
-    }
+    import torch
+    from torchmetrics.functional.classification import binary_auroc, binary_average_precision
+
+    told, target = torch.tensor(scores).double().argsort().argsort() / len(scores), torch.tensor(there).long()
+    return {"ap": float(binary_average_precision(told, target)), "auroc": float(binary_auroc(told, target))}
 
 
 def by_saccade(data: Path, fold: str, weights: Path) -> dict[str, float]:

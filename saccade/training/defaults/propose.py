@@ -201,7 +201,7 @@ def _choose_frozen(known: Known) -> Iterator[Choice]:
     yield Choice("training.name", "tuned", reason, "frozen start" if judges < FEWEST_JUDGES else "frozen start, tuned")
     yield Choice("training.frozen", True, reason)
     yield Choice("model.scorer", {"name": "backbone", "glance": True}, "the same network looks at the view")
-    yield Choice("model.selection.name", "diverse", "patches that do not overlap")
+    yield Choice("model.selection.name", "diverse", "patches overlap by a quarter at most")
     yield from _choose_noise(known)
     yield Choice("model.aggregation", {"name": "max"}, "the strongest evidence of any patch counts")
     yield Choice("model.prediction", {"name": "linear"}, "what view and patches say is added up")
@@ -211,7 +211,7 @@ def _choose_frozen(known: Known) -> Iterator[Choice]:
 def _choose_guided(known: Known) -> Iterator[Choice]:
     reason = "the scorer first learns, without labels, where detail is lost; patches lie there until the network reads"
     yield Choice("training.name", "guided_by_scores", reason)
-    yield Choice("model.selection.name", "diverse", "patches that do not overlap")
+    yield Choice("model.selection.name", "diverse", "patches overlap by a quarter at most")
     if known.values.get("model.preparation.stream"):
         yield Choice("training.label_free.focus", FOCUS, "few of the many candidates of such an image show anything")
     yield from _choose_noise(known)
