@@ -1,7 +1,10 @@
 """Shared by all tests: run-time shape checks, seeded generators, and where the real data lies."""
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -19,3 +22,16 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data at {folder}: set SACCADE_DATA to the folder that holds mnist, kolektor, …")
     return folder
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, or a skip that says what was missing."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no chromium on the PATH (Debian: apt install chromium)")
+    with playwright.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=chromium)
+        yield browser
+        browser.close()

@@ -1,7 +1,6 @@
 """The page in a real browser (Chromium, on the PATH): a click, a drop, boxes where they belong, zoom."""
 
 import base64
-import shutil
 import socket
 import threading
 import time
@@ -16,8 +15,6 @@ from served import as_pixels, as_png, as_pyramid, scene
 
 from saccade.serve import Limits, create_app
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the PATH (Debian: apt install chromium)")
 LIT = (255, 176, 0)
 
 DROP = """([name, bytes]) => {
@@ -51,23 +48,19 @@ def address(predictor) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(browser, address):
-    page = browser.new_page(viewport={"width": 1100, "height": 700})
+def open_noting(page, address):
+    """The page of the server, with a list of what the browser complains of."""
     page.complaints = []
     page.on("console", lambda message: page.complaints.append(message.text))
     page.on("pageerror", lambda error: page.complaints.append(str(error)))
     page.goto(address)
     page.wait_for_selector("#model:not(:empty)")
+
+
+@pytest.fixture
+def page(browser, address):
+    page = browser.new_page(viewport={"width": 1100, "height": 700})
+    open_noting(page, address)
     yield page
     page.close()
 

@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 from served import as_png, save_tiny_model, scene
-from test_browser import CHROMIUM, browser, serving
+from test_browser import open_noting, serving
 
 from saccade.predict import Predictor
 from saccade.serve import Limits, create_app
 
-__all__ = ["browser"]
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the PATH (Debian: apt install chromium)")
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1100, "height": 700}
 
 
@@ -35,11 +33,7 @@ def address(predictor, files, tmp_path_factory):
 def page(request, browser, address):
     scheme, viewport = request.param
     page = browser.new_page(color_scheme=scheme, viewport=viewport)
-    page.complaints = []
-    page.on("console", lambda message: page.complaints.append(message.text))
-    page.on("pageerror", lambda error: page.complaints.append(str(error)))
-    page.goto(address)
-    page.wait_for_selector("#model:not(:empty)")
+    open_noting(page, address)
     yield page
     assert not page.complaints
     page.close()
