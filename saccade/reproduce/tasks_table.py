@@ -20,7 +20,7 @@ TABLE = Table(
     MEAN,
     (
         *own_rows("default", "deeppcb", DEFAULT, seeds=3),
-        *own_rows("cnn", "deeppcb", "CNN, as many multiply-adds", CNN, "--model.view.scale=0.5", seeds=3),
+        *own_rows("cnn", "deeppcb", "CNN, half of each side", CNN, "--model.view.scale=0.5", seeds=3),
         *own_rows("default", "elpv_levels", DEFAULT, "--data.labels=ordinal", seeds=3),
         *own_rows("classes", "elpv_levels", "as four classes", "--data.labels=single", seeds=3),
         *own_rows("default", "megapixel_mnist_small", DEFAULT, "--data.options.task=all", seeds=1),
