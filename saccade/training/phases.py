@@ -164,6 +164,8 @@ class Training:
         sigma: let the selection's noise fall linearly to_zero, or stay constant
         evenly: show images of each class as often as of any other: true, or the share of the labeled steps, at first
         frozen: begin with heads fitted to the features of a network that is held still, and with what they decide
+        patches: sizes of square patches, of which a frozen start takes the one that answers best on images it never saw
+            (default: model.extraction.patch alone)
         phases: all phases, written out, instead of the above
     """
 
@@ -175,6 +177,7 @@ class Training:
     sigma: Literal["to_zero", "constant"] | None = None
     evenly: bool | float | None = None
     frozen: bool = False
+    patches: list[int] | None = None
     phases: list[Phase] | None = None
 
     def __post_init__(self) -> None:

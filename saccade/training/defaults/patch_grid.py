@@ -1,8 +1,9 @@
 """Images → patch size, K and view, so that they fit one another and what the user gave.
 
          a network with weights                       a network from nothing
-patch    a fifth of the shorter side, rounded up      a sixth of the shorter side, rounded down to 8 px, 32 to
-         to 32 px, 64 to 192 px                       64 px, what a thin network reads
+patch    a fifth or a seventh of the shorter side,    a sixth of the shorter side, rounded down to 8 px, 32 to
+         rounded up to 32 px, 64 to 192 px: what      64 px, what a thin network reads
+         reads better in the frozen start
 K        5                                            10
 view     50,000 px                                    36,000 px, at most a third as high and wide as the image
 
@@ -23,12 +24,12 @@ from saccade.training.defaults.choices import Choice, Known, Size, percent, show
 
 
 class Rule(NamedTuple):
-    """How many patches, of which part of the shorter side, in which limits, `rounded` to multiples of what; pixels of
-    the view.
+    """How many patches, of which part of the shorter side (of several the largest patch first, between which the frozen
+    start chooses), in which limits, `rounded` to multiples of what; pixels of the view.
     """
 
     k: int
-    parts: int
+    parts: tuple[int, ...]
     least_px: int
     most_px: int
     multiple_px: int
@@ -36,8 +37,8 @@ class Rule(NamedTuple):
     view_px: int
 
 
-WITH_WEIGHTS = Rule(k=5, parts=5, least_px=64, most_px=192, multiple_px=32, rounded=math.ceil, view_px=50_000)
-FROM_NOTHING = Rule(k=10, parts=6, least_px=32, most_px=64, multiple_px=8, rounded=math.floor, view_px=36_000)
+WITH_WEIGHTS = Rule(k=5, parts=(5, 7), least_px=64, most_px=192, multiple_px=32, rounded=math.ceil, view_px=50_000)
+FROM_NOTHING = Rule(k=10, parts=(6,), least_px=32, most_px=64, multiple_px=8, rounded=math.floor, view_px=36_000)
 MOST_SHARE = 0.25
 SMALL_IMAGE_PX = 96
 LEAST_SHRINK = 3
@@ -75,16 +76,27 @@ def choose_patch(known: Known) -> Iterator[Choice]:
         _refuse_too_large(known)
         return
     rule, shortest = _rule(known), known.images.shortest
-    part = rule.rounded(shortest / rule.parts / rule.multiple_px) * rule.multiple_px
-    side = min(max(part, rule.least_px), rule.most_px)
-    # It must go twice into the shortest side of an image, and into that of a tiny one once.
-    side = min(side, shortest // 16 * 8 if shortest >= 16 else min(8, shortest))
+    sides = list(dict.fromkeys(_side(rule, shortest, part) for part in rule.parts))
     reason = (
-        f"{percent(side**2 / math.prod(known.images.typical))} of a typical image of {show(known.images.typical)} px"
+        f"{percent(sides[0] ** 2 / math.prod(known.images.typical))} of a typical image of "
+        f"{show(known.images.typical)} px"
     )
     if shortest < SMALL_IMAGE_PX:
         reason += "; images this small need no selection, try --model.system cnn as well"
-    yield Choice("model.extraction.patch", [side, side], reason)
+    others = [f"or {show((side, side))}" for side in sides[1:]]
+    if others:
+        reason += " or less: the frozen start takes the size that answers better on images it never saw"
+    said = " ".join([show((sides[0], sides[0])), *others])
+    yield Choice("model.extraction.patch", [sides[0], sides[0]], reason, said)
+    if others:
+        yield Choice("training.patches", sides, reason)
+
+
+def _side(rule: Rule, shortest: int, part: int) -> int:
+    side = rule.rounded(shortest / part / rule.multiple_px) * rule.multiple_px
+    side = min(max(side, rule.least_px), rule.most_px)
+    # It must go twice into the shortest side of an image, and into that of a tiny one once.
+    return min(side, shortest // 16 * 8 if shortest >= 16 else min(8, shortest))
 
 
 def _rule(known: Known) -> Rule:
@@ -140,7 +152,8 @@ def choose_view(known: Known) -> Iterator[Choice]:
 def _scale_for_weights(known: Known) -> tuple[float, str]:
     """A view of the rule's pixels, or one in which candidates lie close enough together."""
     wanted = math.sqrt(WITH_WEIGHTS.view_px / math.prod(known.images.typical))
-    close = 2 * _pools(known)[0] / min(known.patch) if known.selects else 0.0
+    least_px = min(*known.patch, *known.values.get("training.patches", ())) if known.selects else 0
+    close = 2 * _pools(known)[0] / least_px if least_px else 0.0
     scale = min(max(wanted, close), 1.0)
     reason = f"a view of {show(view_size(known.images.typical, scale))} px"
     return scale, reason if scale > close else f"{reason}, in which candidates are half a patch apart"

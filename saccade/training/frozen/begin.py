@@ -41,7 +41,8 @@ def begin_frozen(
 
         records = data["val"].records, data["train"].records
         watch = partial(progress.going_through, of="heads")
-        start = fit_frozen(learner.model.config, *records, seed=recipe.seed, batches=batches, watch=watch)
+        sizes = recipe.training.patches
+        start = fit_frozen(learner.model.config, *records, sizes, seed=recipe.seed, batches=batches, watch=watch)
         console.print(show(start))
         facts.note(frozen=_describe(start), parameters=sum(p.numel() for p in start.blind.parameters()))
         start.seeing.save_pretrained(files.frozen_seeing)
@@ -67,8 +68,9 @@ def say(start: FrozenStart) -> str:
     """What the model is made of, in a line."""
     if start.patches is None:
         return "patches do not help here: a plain network on the view is the better model"
-    where = {"detail": "lie where the view lacks detail", "search": "lie where the search looks"}[start.patches]
-    return f"taken: {start.taken.name}; patches {where}{'; mirror images are looked at, too' if start.mirrored else ''}"
+    where = {"detail": "where the view lacks detail", "search": "where the search looks"}[start.patches]
+    mirrored = "; mirror images are looked at, too" if start.mirrored else ""
+    return f"taken: {start.taken.name}; patches lie {where}{mirrored}"
 
 
 def _describe(start: FrozenStart) -> dict[str, object]:

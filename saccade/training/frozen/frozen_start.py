@@ -4,7 +4,8 @@
                                      2  search: answers by the cells that count, and so learns where to look
                                      what the view says is the better of the two, or their sum
     patches ─ network ─▶ cells       3  patches: where the search looks if the view's answer needs it, else where the
-                                        view lacks detail; what they answer is added to what the view says
+                                        view lacks detail; what they answer is added to what the view says. Of several
+                                        sizes that whose sum with the view answers best
 
 Nothing has to be found before something can be read, so it starts every time. Each answer is learnt alone, and judged
 by the log-loss on images that its head never saw (`heads`): a network that may learn knows its images by heart, and
@@ -16,20 +17,20 @@ The validation images are one of the parts on which heads are judged. So there a
 from which training goes on and which it must beat, and one that saw everything.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from saccade.building import build_model
 from saccade.config import ModelConfig
 from saccade.data.dataset import Batch
 from saccade.data.records import Records
 from saccade.system import System
-from saccade.training.frozen.heads import BagHead, Standard
+from saccade.training.frozen.heads import BagHead, CrossFitted, Standard
 from saccade.training.frozen.judge import Answer, Judge
 from saccade.training.frozen.plain_network import fit_plain
 from saccade.training.frozen.seen import see_patches, see_views
@@ -54,11 +55,28 @@ class FrozenStart(NamedTuple):
     seeing: System
 
 
+class Reading(NamedTuple):
+    """What patches of one size say: the model that cuts them, heads, their answer alone and with that of the view."""
+
+    model: Any
+    heads: CrossFitted[BagHead]
+    alone: Answer
+    together: Answer
+
+
 def fit_frozen(
-    config: ModelConfig, val: Records, train: Records, *, seed: int, batches: Batches, watch: Watch[int]
+    config: ModelConfig,
+    val: Records,
+    train: Records,
+    patches: Sequence[int] | None = None,
+    *,
+    seed: int,
+    batches: Batches,
+    watch: Watch[int],
 ) -> FrozenStart:
     """Fit heads for the model of `config`, made of the parts of `saccade train DATA --weights FILE`.
 
+    patches: sides of patches to choose from, in pixels; that of `config` if there are none
     batches: the images of `val` and then of `train` one by one, each time it is called with what is looked at
     watch:   tells how many of the heads are taught
     """
@@ -75,7 +93,8 @@ def fit_frozen(
         search_both = teacher.teach("search, mirror images too", model.scorer.attention, views.cells)
         by_both = teacher.ask("search", search_both, views.cells)
         if mirrored := by_both.loss < by_search.loss:
-            search, by_search, model = search_both, by_both, _mirroring(model)
+            search, by_search = search_both, by_both
+            model = _changed(model, scorer={"mirrored": True}, features={"mirrored": True})
     whole = views.whole.mean(dim=1) if mirrored else views.whole[:, 0]
     glance, by_glance = judge.glance("glance", whole)
     both = judge.add(by_glance, by_search)
@@ -85,34 +104,46 @@ def fit_frozen(
     where = search
     if view is by_glance:
         where = teacher.teach_detail(model.scorer.attention, once, views.detail)
-    patches = see_patches(model, teacher.scores(where, once), batches("patches"), mirrored)
-    read = teacher.teach("patches", model.features.attention, patches)
-    by_patches = teacher.ask("patches", read, patches)
-    together = judge.add(view, by_patches)
-    answers = (by_glance, by_search, both, by_patches, together)
+    scores = teacher.scores(where, once)
+    sized = {f"patches of {side} px": _changed(model, extraction={"patch": side}) for side in patches or ()}
+    readings = [
+        _read(name, each, view, scores, teacher, batches, mirrored)
+        for name, each in (sized or {"patches": model}).items()
+    ]
+    read = min(readings, key=lambda reading: reading.together.loss)
+    answers = (by_glance, by_search, both, *(answer for each in readings for answer in (each.alone, each.together)))
 
-    gain = view.losses - together.losses
+    gain = view.losses - read.together.losses
     # Where a plain network would do, patches must be worth their cost: more than chance.
     needed = gain.std() / len(gain) ** 0.5 if view is by_glance else 0.0
-    taken = together if gain.mean() > needed else view
+    taken = read.together if gain.mean() > needed else view
     if taken is by_glance:
         plain = fit_plain(config, judge, lambda: batches("views"))
         return FrozenStart((*answers, plain.answer), plain.answer, None, False, plain.blind, plain.seeing)
     fitted = (
-        _install(model, taken.parts, teacher.standard, glance.blind[0], where.blind[0], read.blind[0]),
-        _install(model, taken.parts, teacher.standard, glance.seeing, where.seeing, read.seeing),
+        _install(read.model, taken.parts, teacher.standard, glance.blind[0], where.blind[0], read.heads.blind[0]),
+        _install(read.model, taken.parts, teacher.standard, glance.seeing, where.seeing, read.heads.seeing),
     )
     return FrozenStart(answers, taken, "detail" if view is by_glance else "search", mirrored, *fitted)
+
+
+def _read(
+    name: str, model: Any, view: Answer, scores: list[Tensor], teacher: Teacher, batches: Batches, mirrored: bool
+) -> Reading:
+    """What heads of the patches that `scores` choose answer, alone and with the view."""
+    cut = see_patches(model, scores, batches(name), mirrored)
+    heads = teacher.teach(name, model.features.attention, cut)
+    alone = teacher.ask("patches", heads, cut)._replace(name=name)
+    return Reading(model, heads, alone, teacher.judge.add(view, alone))
 
 
 # ---- heads → model
 
 
-def _mirroring(model: Any) -> Any:
-    """The same model, looking at mirror images, too."""
-    config = model.config
-    both = replace(config, scorer={**config.scorer, "mirrored": True}, features={**config.features, "mirrored": True})
-    made = build_model(both)
+def _changed(model: Any, **stages: dict[str, Any]) -> Any:
+    """A model of the same weights with other options of some stages."""
+    changed = {stage: {**getattr(model.config, stage), **options} for stage, options in stages.items()}
+    made = build_model(replace(model.config, **changed))
     made.load_state_dict(model.state_dict())
     return made.eval().requires_grad_(False)
 
