@@ -89,7 +89,7 @@ def choose_patch(known: Known) -> Iterator[Choice]:
     said = " ".join([show((sides[0], sides[0])), *others])
     yield Choice("model.extraction.patch", [sides[0], sides[0]], reason, said)
     if others:
-        yield Choice("training.patches", sides, reason)
+        yield Choice("training.patch_sizes", sides, reason)
 
 
 def _side(rule: Rule, shortest: int, part: int) -> int:
@@ -152,7 +152,7 @@ def choose_view(known: Known) -> Iterator[Choice]:
 def _scale_for_weights(known: Known) -> tuple[float, str]:
     """A view of the rule's pixels, or one in which candidates lie close enough together."""
     wanted = math.sqrt(WITH_WEIGHTS.view_px / math.prod(known.images.typical))
-    least_px = min(*known.patch, *known.values.get("training.patches", ())) if known.selects else 0
+    least_px = min(*known.patch, *known.values.get("training.patch_sizes", ())) if known.selects else 0
     close = 2 * _pools(known)[0] / least_px if least_px else 0.0
     scale = min(max(wanted, close), 1.0)
     reason = f"a view of {show(view_size(known.images.typical, scale))} px"

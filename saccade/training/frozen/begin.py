@@ -41,7 +41,7 @@ def begin_frozen(
 
         records = data["val"].records, data["train"].records
         watch = partial(progress.going_through, of="heads")
-        sizes = recipe.training.patches
+        sizes = recipe.training.patch_sizes
         start = fit_frozen(learner.model.config, *records, sizes, seed=recipe.seed, batches=batches, watch=watch)
         console.print(show(start))
         facts.note(frozen=_describe(start), parameters=sum(p.numel() for p in start.blind.parameters()))

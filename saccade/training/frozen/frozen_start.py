@@ -68,7 +68,7 @@ def fit_frozen(
     config: ModelConfig,
     val: Records,
     train: Records,
-    patches: Sequence[int] | None = None,
+    patch_sizes: Sequence[int] | None = None,
     *,
     seed: int,
     batches: Batches,
@@ -76,9 +76,9 @@ def fit_frozen(
 ) -> FrozenStart:
     """Fit heads for the model of `config`, made of the parts of `saccade train DATA --weights FILE`.
 
-    patches: sides of patches to choose from, in pixels; that of `config` if there are none
-    batches: the images of `val` and then of `train` one by one, each time it is called with what is looked at
-    watch:   tells how many of the heads are taught
+    patch_sizes: sides of patches to choose from, in pixels; that of `config` if there are none
+    batches:     the images of `val` and then of `train` one by one, each time it is called with what is looked at
+    watch:       tells how many of the heads are taught
     """
     torch.manual_seed(seed)
     model: Any = build_model(config).eval().requires_grad_(False)
@@ -105,7 +105,7 @@ def fit_frozen(
     if view is by_glance:
         where = teacher.teach_detail(model.scorer.attention, once, views.detail)
     scores = teacher.scores(where, once)
-    sized = {f"patches of {side} px": _changed(model, extraction={"patch": side}) for side in patches or ()}
+    sized = {f"patches of {side} px": _changed(model, extraction={"patch": side}) for side in patch_sizes or ()}
     readings = [
         _read(name, each, view, scores, teacher, batches, mirrored)
         for name, each in (sized or {"patches": model}).items()

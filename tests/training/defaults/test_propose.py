@@ -84,17 +84,20 @@ def test_real_sets(shared_data, name, patch, weighted):
 WEIGHTS = {"model.features.weights": "somewhere/tf_efficientnet_lite0.safetensors"}
 
 
-@pytest.mark.parametrize(("name", "patch"), [("kolektor", 128), ("speed_limits", 192), ("cub_sparrows", 64)])
-def test_real_sets_with_weights(shared_data, name, patch):
+@pytest.mark.parametrize(
+    ("name", "sizes"), [("kolektor", [128, 96]), ("speed_limits", [192, 160]), ("cub_sparrows", [64])]
+)
+def test_real_sets_with_weights(shared_data, name, sizes):
     """A view of 50,000 px, candidates at most half a patch apart, and no tuning that too few images would judge."""
     records = load(shared_data / name)
     seen = sample_sizes(records)
     values = choose(seen, WEIGHTS, records=records)
-    assert values["model.extraction.patch"] == [patch, patch]
+    assert values["model.extraction.patch"] == [sizes[0], sizes[0]]
+    assert values.get("training.patch_sizes", [sizes[0]]) == sizes
     assert values["model.selection.k"] == 5
     height, width = sorted(seen, key=math.prod)[len(seen) // 2]
     assert height * width * values["model.view.scale"] ** 2 == pytest.approx(50_000, rel=0.02)
-    assert 8 / values["model.view.scale"] <= patch / 2
+    assert 8 / values["model.view.scale"] <= min(sizes) / 2
     assert (values["training.name"], values["training.frozen"], values["steps"]) == ("tuned", True, 0)
 
 

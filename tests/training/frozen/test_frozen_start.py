@@ -58,7 +58,9 @@ def few_steps(monkeypatch):
     monkeypatch.setattr(teacher, "LABEL_FREE_PASSES", 2)
 
 
-def start_on(photos: Path, weights: Path, table: str = "") -> tuple[FrozenStart, dict[str, ImageDataset]]:
+def start_on(
+    photos: Path, weights: Path, table: str = "", patch_sizes: list[int] | None = None
+) -> tuple[FrozenStart, dict[str, ImageDataset]]:
     records = load(photos / table, seed=0)
     labels = [record.label for record in records.split("train").records]
     data = {split: ImageDataset(records.split(split)) for split in ("val", "train", "test")}
@@ -80,9 +82,8 @@ def start_on(photos: Path, weights: Path, table: str = "") -> tuple[FrozenStart,
         for split in ("val", "train"):
             yield from DataLoader(data[split], collate_fn=collate)
 
-    return fit_frozen(
-        config, records.split("val"), records.split("train"), seed=0, batches=batches, watch=lambda heads, _: heads
-    ), data
+    of_splits = records.split("val"), records.split("train")
+    return fit_frozen(config, *of_splits, patch_sizes, seed=0, batches=batches, watch=lambda heads, _: heads), data
 
 
 def test_heads_answer_any_question_and_the_model_says_what_they_said(photos, weights, monkeypatch):
@@ -155,6 +156,24 @@ def test_the_blind_model_says_of_validation_images_what_the_heads_said(
     said = start.taken.logits[: len(data["val"])]
     assert_close(answers(start.blind, data["val"]), said, atol=2e-2, rtol=1e-2)  # cells are kept in half precision
     assert not torch.equal(answers(start.seeing, data["val"]), answers(start.blind, data["val"]))
+
+
+@pytest.mark.parametrize(("best", "other"), [(24, 32), (32, 24)])
+def test_of_several_sizes_that_is_taken_whose_sum_with_the_view_answers_best(photos, weights, best, other, monkeypatch):
+    judge = Judge.judge
+
+    def prefer(self, name: str, logits: torch.Tensor, parts: dict[str, float]) -> Answer:
+        answer = judge(self, name, logits, parts)
+        return answer._replace(losses=answer.losses - 100 * name.endswith(f"and patches of {best} px"))
+
+    monkeypatch.setattr(Judge, "judge", prefer)
+    start, data = start_on(photos, weights, patch_sizes=[32, 24])
+    names = [answer.name for answer in start.answers]
+    assert f"patches of {other} px" in names  # it is told how the other one did
+    assert start.taken.name.endswith(f"patches of {best} px")
+    assert start.blind.config.extraction["patch"] == start.seeing.config.extraction["patch"] == best
+    said = start.taken.logits[: len(data["val"])]
+    assert_close(answers(start.blind, data["val"]), said, atol=2e-2, rtol=1e-2)
 
 
 def test_an_answer_is_as_sure_as_it_has_reason_to_be(photos):
