@@ -85,7 +85,7 @@ WEIGHTS = {"model.features.weights": "somewhere/tf_efficientnet_lite0.safetensor
 
 
 @pytest.mark.parametrize(
-    ("name", "sizes"), [("kolektor", [128, 96]), ("speed_limits", [192, 160]), ("cub_sparrows", [64])]
+    ("name", "sizes"), [("kolektor", [128, 96]), ("speed_limits", [192, 128]), ("cub_sparrows", [64])]
 )
 def test_real_sets_with_weights(shared_data, name, sizes):
     """A view of 50,000 px, candidates at most half a patch apart, and no tuning that too few images would judge."""
