@@ -48,7 +48,7 @@ def begin_frozen(
         start.seeing.save_pretrained(files.frozen_seeing)
         start.blind.save_pretrained(files.frozen_blind)  # last: where it is, the other is too
     fabric.barrier()
-    return Learner(load_model(files.frozen_blind).train(), recipe, data["train"])
+    return Learner(load_model(files.frozen_blind), recipe, data["train"])
 
 
 def show(start: FrozenStart) -> Table:
