@@ -43,7 +43,8 @@ def fit(
     model, recipe, plan = learner.model, learner.recipe, learner.plan
     module, fabric_optimizer = fabric.setup(learner, make_optimizer(model, recipe))
     optimizer, precision = fabric_optimizer.optimizer, fabric.strategy.precision
-    best_by = None if recipe.final else recipe.best_by or model.task.best_by
+    # Of a tuning that a trial found better the validation images, which are few, do not decide.
+    best_by = None if recipe.final or recipe.training.trial else recipe.best_by or model.task.best_by
     best = BestModel(files, best_by)
     watch = CollapseWatch(files, learner)
     parts = {"model": model, "optimizer": optimizer, "precision": precision, "best": best, "watch": watch}

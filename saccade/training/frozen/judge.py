@@ -17,6 +17,11 @@ from saccade.training.frozen.heads import CrossFitted, cross_fit, fit_glance
 PARTS = 3  # of the training images, beside the validation images
 
 
+def deal_parts(train: Records, seed: int) -> list[int]:
+    """In which part each of the training images is."""
+    return deal(train.records, [1 / PARTS] * PARTS, names=train.strata(train.records), seed=seed)
+
+
 class Answer(NamedTuple):
     """What heads say of images that they never saw: the loss of each, rare answers counting as the task has it, and the
     share of right answers (NaN where answers are numbers).
@@ -40,8 +45,7 @@ class Judge:
     """Labels and parts of all images, those of the validation split first: what answers are judged by."""
 
     def __init__(self, val: Records, train: Records, task: Task, seed: int):
-        parts = deal(train.records, [1 / PARTS] * PARTS, names=train.strata(train.records), seed=seed)
-        self.part = torch.tensor([0] * len(val.records) + [1 + part for part in parts])
+        self.part = torch.tensor([0] * len(val.records) + [1 + part for part in deal_parts(train, seed)])
         everything = (*val.records, *train.records)
         self.task, self.label = task, torch.tensor([task.target(record.label) for record in everything])
 
