@@ -19,6 +19,7 @@ from saccade.training.defaults.probe import weights_within_reach
 
 BACKBONE = "tf_efficientnet_lite0"
 FINE_TUNING_LR = 3e-4
+AFTER_FROZEN_LR = 1e-4  # three times that lost more of what the heads knew than it gained (elpv, docs/experiments.md)
 BATCH = 16
 BATCH_IMAGE_PX = 64_000_000  # as bytes and as floats: 1 GB
 BATCH_PATCH_PX = 4_000_000  # with a ResNet-18's activations: about 2 GB
@@ -181,7 +182,9 @@ def choose_augmentation(known: Known) -> Iterator[Choice]:
 def choose_start(known: Known) -> Iterator[Choice]:
     """How training gets going."""
     features = known.values.get("model.features") or known.options("features")
-    if features.get("pretrained") or features.get("weights"):
+    if known.reads:
+        yield Choice("optimizer.lr", AFTER_FROZEN_LR, "lower still, since the heads answer already")
+    elif features.get("pretrained") or features.get("weights"):
         yield Choice("optimizer.lr", FINE_TUNING_LR, "lower than usual, since the weights are already good")
     else:
         yield Choice("optimizer.lr", LR, "what small networks without weights learnt fastest with")
