@@ -15,7 +15,6 @@ about five minutes.
 """
 
 import os
-import shutil
 import tempfile
 import threading
 import time
@@ -129,8 +128,8 @@ def drain(stream: Callable[[], Stream]) -> int:
     return sum(map(len, stream()))
 
 
-def afresh(cache: Path, stream: Callable[[], Stream]) -> int:
-    shutil.rmtree(cache, ignore_errors=True)
+def afresh(folder: Path, stream: Callable[[], Stream]) -> int:
+    os.environ["SACCADE_CACHE"] = tempfile.mkdtemp(dir=folder)
     members._shard.cache_clear()
     return drain(stream)
 
@@ -153,8 +152,6 @@ def main() -> None:
         folder = Path(name)
         for part in ("images", "shards", "chunks"):
             (folder / part).mkdir()
-        cache = folder / "cache"
-        os.environ["SACCADE_CACHE"] = str(cache)
         images = write_images(folder / "images")
         list(write_shards(images, folder / "shards", plan_shards(images, SHARD_BYTES)))
         write_chunks(folder / "images", folder / "chunks")
@@ -166,11 +163,11 @@ def main() -> None:
             "litdata": partial(from_litdata, folder / "chunks"),
         }
         steps: dict[str, Callable[[], object]] = {name: partial(drain, stream) for name, stream in streams.items()}
-        steps["saccade"] = partial(afresh, cache, streams["saccade"])
+        steps["saccade"] = partial(afresh, folder, streams["saccade"])
         steps["saccade, from the cache"] = partial(drain, streams["saccade"])
         steps["decoding, for comparison"] = lambda: [read_pixels(each.image) for each in images.records]
         each_ms = {name: 1000 * least / COUNT for name, least in processor_seconds(steps, rounds=ROUNDS).items()}
-        http = over_http(folder, cache)
+        http = over_http(folder)
         rows = []
         for name, milliseconds in each_ms.items():
             last = goes_on(streams[name]) if name in streams else ["", ""]
@@ -184,19 +181,18 @@ def main() -> None:
         )
 
 
-def over_http(folder: Path, cache: Path) -> dict[str, str]:
+def over_http(folder: Path) -> dict[str, str]:
     """Milliseconds of an image, one at a time."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Slow, directory=str(folder))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/shards"
         tars = [f"{url}/{path.name}" for path in sorted((folder / "shards").glob("*.tar"))]
         begin = time.perf_counter()
-        afresh(cache, lambda: from_shards(load_as_given(url)))
+        afresh(folder, lambda: from_shards(load_as_given(url)))
         saccade, begin = time.perf_counter() - begin, time.perf_counter()
         drain(lambda: from_webdataset(tars))
         webdataset = time.perf_counter() - begin
         server.shutdown()
-    shutil.rmtree(cache)
     return {name: f"{1000 * s / COUNT:.0f}" for name, s in (("saccade", saccade), ("webdataset", webdataset))}
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from saccade.data.records import SPLITS, DataError, Record, Records
 from saccade.files import naming_what_is_full, whole_file, write_whole
 from saccade.images.header_sizes import upright_size
-from saccade.places.members import INDEX, SHARD, TABLE
+from saccade.places.members import INDEX, SHARD, TABLE, split_member
 from saccade.tasks.labels import split_answers
 
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
@@ -52,6 +52,8 @@ def read_size(text: str) -> int:
 
 def plan_shards(records: Records, size: int, *, seed: int = 0) -> list[Planned]:
     """Which images lie in which shard: drawn from all of one split, about `size` bytes together."""
+    if any(split_member(record.image) for record in records.records):
+        raise DataError(f"{records.root} is in shards already: copy it as it is, or give what it was made of")
     planned = []
     for split in SPLITS:
         images = [(place, record) for place, record in enumerate(records.records) if record.split == split]

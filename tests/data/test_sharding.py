@@ -116,6 +116,8 @@ def test_what_was_stopped_goes_on_and_ends_the_same(spots, tmp_path):
     assert {p.name: p.read_bytes() for p in out.iterdir()} == {p.name: p.read_bytes() for p in whole.iterdir()}
     with pytest.raises(DataError, match="holds a data set already"):
         list(write_shards(records, out, planned))
+    with pytest.raises(DataError, match="is in shards already"):
+        plan_shards(load(out), BYTES)
 
 
 def test_weights_are_those_of_the_folder_also_after_a_crash_in_a_cache_of_a_few_images(
