@@ -64,14 +64,17 @@ def try_tuning(
 ) -> bool:
     """Whether tuning helps; a run that is resumed goes on with its trial, or knows."""
     if "trial" not in facts.known:
+        rest, judges = part_from(data["train"], recipe.seed)
+        learner = Learner(load_model(files.frozen_on_trial), recipe, rest)
+        before = _ask(fabric, learner.model, judges, recipe)
+        if before.all_right:
+            console.print(f"no trial of tuning: the frozen start is right of all {len(judges):,} images to judge by")
+            return False
+        console.print(f"trial of tuning: on {len(rest):,} training images, judged by the other {len(judges):,}")
         if files.writes:
             files.trial.path.mkdir(parents=True, exist_ok=True)
-        rest, judges = part_from(data["train"], recipe.seed)
-        console.print(f"trial of tuning: on {len(rest):,} training images, judged by the other {len(judges):,}")
-        learner = Learner(load_model(files.frozen_on_trial), recipe, rest)
-        before = _losses(fabric, learner.model, judges, recipe)
         fit(fabric, learner, {"train": rest, "val": judges}, files.trial, facts, console, Tracker())
-        verdict = Verdict.of(before, _losses(fabric, learner.model, judges, recipe))
+        verdict = Verdict.of(before.losses, _ask(fabric, learner.model, judges, recipe).losses)
         console.print(verdict.say(), soft_wrap=True, highlight=False)
         facts.note(trial={**verdict._asdict(), "helps": verdict.helps})
         fabric.barrier()
@@ -92,7 +95,14 @@ def part_from(train: ImageDataset, seed: int) -> tuple[ImageDataset, ImageDatase
     return those(False), those(True)
 
 
-def _losses(fabric: Fabric, model: System, judges: ImageDataset, recipe: Recipe) -> Float[Tensor, " n"]:
+class _Answers(NamedTuple):
+    losses: Float[Tensor, " n"]
+    all_right: bool
+
+
+def _ask(fabric: Fabric, model: System, judges: ImageDataset, recipe: Recipe) -> _Answers:
     fabric.to_device(model)
     said = run_through(fabric, model, judges, recipe).predictions
-    return as_sure_as_right(model.task, said.logits, said.label).losses
+    right = model.task.right(said.logits, said.label)
+    losses = as_sure_as_right(model.task, said.logits, said.label).losses
+    return _Answers(losses, right is not None and bool((right == 1).all()))

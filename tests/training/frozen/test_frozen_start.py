@@ -245,6 +245,7 @@ def on_trial(photos: Path, weights: Path, run: Path) -> list[str]:
 @pytest.mark.parametrize("helps", [True, False])
 def test_a_trial_decides_whether_the_network_is_tuned(photos, weights, helps, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Verdict, "helps", helps)
+    monkeypatch.setattr(Single, "right", lambda self, logits, target: torch.zeros(len(target)))
     run = tmp_path / "run"
     assert main(on_trial(photos, weights, run)) == 0
     shown = " ".join(capsys.readouterr().out.split())
@@ -258,8 +259,19 @@ def test_a_trial_decides_whether_the_network_is_tuned(photos, weights, helps, tm
     assert (run / "report.html").is_file()
 
 
+def test_there_is_no_trial_where_nothing_is_to_be_gained(photos, weights, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(Single, "right", lambda self, logits, target: torch.ones(len(target)))
+    run = tmp_path / "run"
+    assert main(on_trial(photos, weights, run)) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "no trial of tuning: the frozen start is right of all" in shown
+    assert "kept: the frozen start" in shown
+    assert "training (" not in shown
+
+
 def test_a_run_that_is_killed_in_its_trial_goes_on_there(photos, weights, tmp_path, monkeypatch):
     monkeypatch.setattr(Verdict, "helps", True)
+    monkeypatch.setattr(Single, "right", lambda self, logits, target: torch.zeros(len(target)))
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert main(on_trial(photos, weights, whole)) == 0
 
