@@ -17,6 +17,7 @@ from functools import partial
 from typing import NamedTuple
 
 from saccade.data.typical_size import ODD_FACTOR
+from saccade.extraction.extract import both_sides
 from saccade.extraction.receptive_field import ReceptiveField
 from saccade.images import view_size
 from saccade.registry import build
@@ -72,6 +73,11 @@ def choose_patch(known: Known) -> Iterator[Choice]:
     """The size of a patch."""
     if not known.selects:
         return
+    sizes = list(map(both_sides, known.values.get("model.extraction.sizes") or ()))
+    if sizes and "model.extraction.patch" not in known.values:
+        smallest = min(sizes, key=math.prod)
+        reason = f"the smallest of the sizes of candidates: {', '.join(map(show, sizes))}; larger ones are shrunk to it"
+        yield Choice("model.extraction.patch", list(smallest), reason)
     if "model.extraction.patch" in known.values:
         _refuse_too_large(known)
         return
@@ -105,9 +111,9 @@ def _rule(known: Known) -> Rule:
 
 def _refuse_too_large(known: Known) -> None:
     height, width = known.images.typical
-    if known.patch[0] > height or known.patch[1] > width:
+    if too_large := [size for size in known.sizes if size[0] > height or size[1] > width]:
         raise ValueError(
-            f"patch is {show(known.patch)} px, larger than the images of {show((height, width))} px: pass --patch with "
+            f"patch is {show(too_large[0])} px, larger than the images of {show((height, width))} px: pass --patch with "
             f"at most {min(height, width)}"
         )
 
@@ -116,9 +122,10 @@ def choose_k(known: Known) -> Iterator[Choice]:
     """The number of patches."""
     if not known.selects or known.options("selection").get("name") == "exhaustive":
         return
-    share, most = math.prod(known.patch) / math.prod(known.images.typical), _rule(known).k
+    largest = max(known.sizes, key=math.prod)
+    share, most = math.prod(largest) / math.prod(known.images.typical), _rule(known).k
     k = max(1, min(most, int(MOST_SHARE / share)))
-    reason = f"{show(known.patch)} px each, together {percent(k * share)} of a typical image"
+    reason = f"{show(largest)} px each, together {percent(k * share)} of a typical image"
     if k < most:
         reason += f"; {most} would be {percent(most * share)}"
     scale, pool = known.values.get("model.view.scale", 1.0), _pools(known)[-1]
@@ -145,7 +152,7 @@ def choose_view(known: Known) -> Iterator[Choice]:
             "model.scorer.pool",
             pool,
             f"with the usual {POOLS[0]} candidates would be {POOLS[0] / scale:.0f} px apart, too far for patches of "
-            f"{show(known.patch)} px, or too few",
+            f"{show(min(known.sizes, key=min))} px, or too few",
         )
 
 
@@ -189,7 +196,8 @@ def _scale_and_pool(known: Known) -> tuple[float, int]:
 def _fits(known: Known, scale: float, pool: int) -> bool:
     # A view has whole pixels, so that candidates may lie a pixel further apart: of tiny patches that is a tenth.
     apart = [math.ceil(pool * side / max(int(side * scale), 1)) for size in known.images.ordinary for side in size]
-    close = pool / scale <= min(known.patch) / 2 and max(apart) <= 1.1 * min(known.patch) / 2
+    least = min(map(min, known.sizes))
+    close = pool / scale <= least / 2 and max(apart) <= 1.1 * least / 2
     return close and _fewest_candidates(known, scale, pool) >= CANDIDATES_PER_PATCH * known.k
 
 
