@@ -55,7 +55,7 @@ class Extraction(nn.Module):
         self,
         patch: int | tuple[int, int] = 100,
         geometry: Geometry = "aligned",
-        sizes: Sequence[int | tuple[int, int]] | None = None,
+        sizes: Sequence[int | Sequence[int]] | None = None,
     ):
         super().__init__()
         self.patch = both_sides(patch)
@@ -63,7 +63,7 @@ class Extraction(nn.Module):
         if min(self.patch) < 1:
             raise ValueError(f"patch is {patch}, expected a side of at least 1 px, or [height, width]")
         if not self.sizes or min(map(min, self.sizes)) < 1 or len({*self.sizes}) < len(self.sizes):
-            raise ValueError(f"sizes is {sizes}, expected different sides of at least 1 px, or [height, width] of each")
+            raise ValueError(f"sizes is {sizes}, expected different ones of at least 1 px, each a side or [height, width]")
         self.geometry: Geometry = geometry
 
     @property
@@ -104,7 +104,11 @@ def both_sides(side: int | Sequence[int]) -> tuple[int, int]:
     >>> both_sides(64), both_sides([64, 128])
     ((64, 64), (64, 128))
     """
-    return (side, side) if isinstance(side, int) else (side[0], side[1])
+    if isinstance(side, int):
+        return side, side
+    if len(side) != 2:
+        raise ValueError(f"a size is {list(side)}, expected one side, or [height, width]")
+    return side[0], side[1]
 
 
 class _Mix(torch.autograd.Function):
