@@ -2,12 +2,13 @@
 
 import csv
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tiny_fit import fit
 from torchvision.ops import box_iou
 
 from saccade.building import load_model
@@ -15,9 +16,9 @@ from saccade.config import Stages
 from saccade.images import open_image
 from saccade.training.phases import LabelFreeOptions, Training
 from saccade.training.recipe import DataOptions, Optimizer, Recipe
-from tests.tiny_fit import fit
 
 SIDE, SMALL, LARGE = 128, 16, 64
+FREE, STEPS = 100, 300
 PAIRS = ((0, 1), (2, 3), (0, 2), (1, 3))  # corners of a mark, side by side or one above the other
 
 
@@ -81,13 +82,13 @@ def learn(data: Path, run: Path, sizes: list[int]) -> Found:
     fit(recipe, run)
     return look(load_model(run / "best"), data)
 
-FREE, STEPS = 100, 300
 
 @torch.no_grad()
-def look(model, data: Path) -> Found:
+def look(model: Any, data: Path) -> Found:
     with (data / "labels.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["split"] == "test"]
-    right, hits = [], {SMALL: [], LARGE: []}
+    right: list[bool] = []
+    hits: dict[int, list[bool]] = {SMALL: [], LARGE: []}
     for row in rows:
         output = model(open_image(data / row["image"]).view(1.0)[None])
         box = torch.tensor([[int(edge) for edge in row["boxes"].split()]])
@@ -95,3 +96,17 @@ def look(model, data: Path) -> Found:
         hits[int(box[0, 2] - box[0, 0])].append(bool(overlap >= 0.35))
         right.append(model.task.classes[output.logits.argmax()] == row["label"])
     return Found(*(float(np.mean(each)) for each in (right, hits[SMALL], hits[LARGE])))
+
+
+@pytest.mark.slow
+def test_each_mark_is_looked_at_in_its_own_size(tmp_path):
+    """With both sizes there is a right one; with one of them half of the marks can at best be guessed."""
+    data = make_marks(tmp_path / "data", {"train": 400, "val": 40, "test": 120})
+    both = learn(data, tmp_path / "both", [20, 80])
+    small = learn(data, tmp_path / "small", [20])
+    large = learn(data, tmp_path / "large", [80])
+    print(both, small, large)
+    assert both.right > 0.9
+    assert min(both.small, both.large) > 0.8
+    assert (small.large, large.small) == (0, 0)
+    assert max(small.right, large.right) < both.right - 0.05

@@ -49,7 +49,9 @@ class Placed(nn.Module, Aggregator):
         """What each slot shows and where."""
         return self.think(features + self.positions(selection, grid.shape))
 
-    def give(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Candidates) -> Float[Tensor, "B K D"] | None:
+    def give(
+        self, features: Float[Tensor, "B K D"], selection: Selection, grid: Candidates
+    ) -> Float[Tensor, "B K D"] | None:
         """What it gives to the mean, or to the largest value."""
         return self.pool.give(self.alone(features, selection, grid), selection, grid)
 

@@ -63,7 +63,7 @@ class Extraction(nn.Module):
         if min(self.patch) < 1:
             raise ValueError(f"patch is {patch}, expected a side of at least 1 px, or [height, width]")
         if not self.sizes or min(map(min, self.sizes)) < 1 or len({*self.sizes}) < len(self.sizes):
-            raise ValueError(f"sizes is {sizes}, expected different ones of at least 1 px, each a side or [height, width]")
+            raise ValueError(f"sizes is {sizes}, expected different sides of at least 1 px, or [height, width] of each")
         self.geometry: Geometry = geometry
 
     @property

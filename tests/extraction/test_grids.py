@@ -13,7 +13,7 @@ from torchvision.transforms.v2 import functional as v2
 from saccade import Grid, ModelConfig, PatchSelectionModel, extract, hard_topk, perturbed_topk
 from saccade.extraction import Grids
 from saccade.extraction.tissue import on_tissue
-from saccade.images import Sources, TensorImage, cut_regions, make_view
+from saccade.images import Sources, TensorImage, cut_regions
 from saccade.registry import build
 from saccade.selection import Candidates
 
@@ -151,7 +151,12 @@ def test_suppression_goes_by_the_boxes_as_they_are(max_overlap):
 
 def make(**changes) -> PatchSelectionModel:
     torch.manual_seed(0)
-    parts = {"view": {"scale": 1 / 4}, "features": {"name": "ats", "width": 8}, "scorer": {"name": "conv", "pool": 4}, "extraction": {"patch": 16}}
+    parts = {
+        "view": {"scale": 1 / 4},
+        "scorer": {"name": "conv", "pool": 4},
+        "extraction": {"patch": 16},
+        "features": {"name": "ats", "width": 8},
+    }
     return PatchSelectionModel.from_config(ModelConfig(num_classes=2, image_size=(96, 96), **parts | changes))
 
 
@@ -205,9 +210,9 @@ def test_positions_know_the_size(aggregation):
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ([], r"sizes is \[\], expected different ones"),
-        ([16, 16], "expected different ones"),
-        ([16, [32, 0]], "expected different ones"),
+        ([], r"sizes is \[\], expected different sides"),
+        ([16, 16], "expected different sides"),
+        ([16, [32, 0]], "expected different sides"),
         ([16, 128], "a patch of 128×128 px is larger than the image of 96×96 px"),
         ([16, [1, 2, 3]], r"a size is \[1, 2, 3\], expected one side, or \[height, width\]"),
         (16, "extraction: sizes is 16, expected a list, each a whole number or a list of whole numbers or null"),
@@ -222,9 +227,7 @@ def test_wrong_sizes_are_refused(sizes, message):
 def test_systems_with_patches_of_one_size_refuse_several(system):
     from saccade.building import build_model
 
-    config = ModelConfig(
-        system=system, num_classes=2, image_size=(96, 96), extraction={"patch": 16, "sizes": [16, 32]}
-    )
+    config = ModelConfig(system=system, num_classes=2, image_size=(96, 96), extraction={"patch": 16, "sizes": [16, 32]})
     with pytest.raises(ValueError, match=rf"extraction\.sizes is given, and the system {system} cuts patches of one"):
         build_model(config)
 
@@ -236,12 +239,13 @@ def test_a_scorer_with_one_score_a_cell_is_refused():
         model(torch.rand(1, 3, 96, 96))
 
 
-def test_crops_and_views_keep_their_geometry():
-    """The cell's middle is that of every size, to a pixel."""
+def test_all_sizes_of_a_cell_have_its_middle():
+    """To half a pixel; and the size of a patch is read as it is."""
     grid = make(extraction={"patch": 16, "sizes": [16, 32, [17, 40]]}).grid((96, 96))
-    middles = torch.stack([each.boxes(torch.arange(36)).float().unflatten(1, (2, 2)).mean(dim=1) for each in grid.grids])
+    middles = torch.stack(
+        [each.boxes(torch.arange(36)).float().unflatten(1, (2, 2)).mean(dim=1) for each in grid.grids]
+    )
     assert (middles - middles[0]).abs().max() <= 0.5
     image = torch.rand(1, 3, 96, 96, generator=seeded(10))
     first = grid.read(image, torch.tensor([[7]]))
     assert torch.equal(first, cut_regions(image, grid.boxes(torch.tensor([[7]]))[..., :2], (16, 16)))
-    assert make_view(image, 1 / 4).shape[-2:] == (24, 24)

@@ -176,4 +176,6 @@ def test_several_sizes_of_sources_are_those_of_the_image():
     image, _ = checkered(12, count=2)
     view, grid = make_view(image, 1 / 4), several([16, 48])
     expected = missing_detail(image, view, grid)
-    assert_close(missing_detail(Sources([open_image(one) for one in image]), view, grid), expected, atol=1e-5, rtol=1e-3)
+    assert_close(
+        missing_detail(Sources([open_image(one) for one in image]), view, grid), expected, atol=1e-5, rtol=1e-3
+    )

@@ -113,8 +113,8 @@ def _refuse_too_large(known: Known) -> None:
     height, width = known.images.typical
     if too_large := [size for size in known.sizes if size[0] > height or size[1] > width]:
         raise ValueError(
-            f"patch is {show(too_large[0])} px, larger than the images of {show((height, width))} px: pass --patch with "
-            f"at most {min(height, width)}"
+            f"patch is {show(too_large[0])} px, larger than the images of {show((height, width))} px: pass --patch "
+            f"with at most {min(height, width)}"
         )
 
 
