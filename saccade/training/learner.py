@@ -47,6 +47,7 @@ class Learner(nn.Module):
         self.full_sigma: float | None = self.model.selection and self.model.selection.sigma
         weight = train.task.class_weight(targets(train)) if recipe.class_weights else None
         self.register_buffer("class_weight", weight, persistent=False)
+        self.train()
 
     def train(self, mode: bool = True) -> "Learner":
         """Heads of a frozen start were fitted to the statistics that its networks came with: those stay."""

@@ -38,6 +38,11 @@ class CrossFitted(Generic[Head]):
     blind: list[Head]
     seeing: Head
 
+    @property
+    def kept(self) -> tuple[Head, Head, Head]:
+        """Those that models are made of: blind to the first part, blind to the second, and seeing everything."""
+        return self.blind[0], self.blind[1], self.seeing
+
 
 def cross_fit(
     fit: Callable[[Int[Tensor, " m"]], Head],
