@@ -44,6 +44,9 @@ MOST_SHARE = 0.25
 SMALL_IMAGE_PX = 96
 LEAST_SHRINK = 3
 POOLS = (8, 4)  # of the scorer, the usual one first
+# Of candidates of several sizes the scorer must see the largest whole, or it could not tell that a spot is as large; and
+# the smallest must lie close together: it sees this many view pixels, the more closely the less it pools.
+SEEN_PX, FINE_POOLS = 9, (8, 4, 2, 1)
 BACKBONE_STRIDE = 8
 CANDIDATES_PER_PATCH = 4
 
@@ -168,7 +171,8 @@ def _scale_for_weights(known: Known) -> tuple[float, str]:
 
 def _wanted(known: Known) -> int:
     """How many times smaller than the image the view should be, if nothing stands against it."""
-    return max(LEAST_SHRINK, math.ceil(math.sqrt(math.prod(known.images.typical) / FROM_NOTHING.view_px)))
+    whole = math.ceil(max(map(max, known.sizes)) / SEEN_PX) if len(known.sizes) > 1 else 1
+    return max(LEAST_SHRINK, whole, math.ceil(math.sqrt(math.prod(known.images.typical) / FROM_NOTHING.view_px)))
 
 
 def _pools(known: Known) -> tuple[int, ...]:
@@ -176,7 +180,9 @@ def _pools(known: Known) -> tuple[int, ...]:
     given = known.options("scorer")
     if known.reads or given.get("name") == "backbone":
         return (given.get("stride", BACKBONE_STRIDE),)
-    return (given["pool"],) if "pool" in given else POOLS
+    if "pool" in given:
+        return (given["pool"],)
+    return FINE_POOLS if len(known.sizes) > 1 else POOLS
 
 
 def _scale_and_pool(known: Known) -> tuple[float, int]:

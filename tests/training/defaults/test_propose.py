@@ -190,12 +190,14 @@ def test_given_values_stay_and_others_follow():
     assert "model.aggregation" not in choose([(1000, 1000)], {"model.aggregation.name": "mean"})
 
 
-def test_several_sizes_are_read_at_the_smallest_and_as_close_together_as_it_needs():
+def test_several_sizes_are_read_at_the_smallest_and_the_scorer_sees_the_largest():
     sizes = {"model.extraction.sizes": [64, 200, [64, 128]]}
     values = choose([(1000, 1000)], sizes)
     small = choose([(1000, 1000)], {"model.extraction.patch": 64})
     assert values["model.extraction.patch"] == [64, 64]
-    assert values["model.view.scale"] == small["model.view.scale"]
+    assert values["model.scorer.pool"] / values["model.view.scale"] <= 64 / 2
+    assert (values["model.scorer.pool"] + 8) / values["model.view.scale"] >= 200
+    assert (small["model.scorer.pool"] + 8) / small["model.view.scale"] < 200
     assert values["model.selection.k"] == 6  # of 200×200 px in a quarter of the image
     assert values["training.label_free.focus"] == 2
     assert "training.label_free.focus" not in small
