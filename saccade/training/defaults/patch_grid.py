@@ -44,8 +44,8 @@ MOST_SHARE = 0.25
 SMALL_IMAGE_PX = 96
 LEAST_SHRINK = 3
 POOLS = (8, 4)  # of the scorer, the usual one first
-# Of candidates of several sizes the scorer must see the largest whole, or it could not tell that a spot is as large; and
-# the smallest must lie close together: it sees this many view pixels, the more closely the less it pools.
+# Of candidates of several sizes the scorer must see the largest whole, or it could not tell that a spot is as large. It
+# sees at least this many view pixels; where it pools less, the smallest candidates lie close together all the same.
 SEEN_PX, FINE_POOLS = 9, (8, 4, 2, 1)
 BACKBONE_STRIDE = 8
 CANDIDATES_PER_PATCH = 4
