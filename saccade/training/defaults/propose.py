@@ -14,7 +14,7 @@ from saccade.data.typical_size import look_at
 from saccade.images.decode import MAX_PIXELS
 from saccade.places import is_hub_name
 from saccade.training.defaults.choices import Choice, Known, Size, show
-from saccade.training.defaults.patch_grid import choose_k, choose_patch, choose_sizes, choose_view
+from saccade.training.defaults.patch_grid import WITH_WEIGHTS, choose_k, choose_patch, choose_sizes, choose_view
 from saccade.training.defaults.probe import weights_within_reach
 
 BACKBONE = "tf_efficientnet_lite0"
@@ -23,6 +23,7 @@ AFTER_FROZEN_LR = 1e-4  # three times that lost more of what the heads knew than
 BATCH = 16
 BATCH_IMAGE_PX = 64_000_000  # as bytes and as floats: 1 GB
 BATCH_PATCH_PX = 4_000_000  # with a ResNet-18's activations: about 2 GB
+BATCH_TUNED_PX = 2_000_000  # of views and patches, with those of tf_efficientnet_lite0: about 4 GB
 PASSES = 60
 FEWEST_STEPS, MOST_STEPS = 500, 20_000
 IMBALANCE = 3
@@ -138,12 +139,14 @@ def choose_balance(known: Known) -> Iterator[Choice]:
 def choose_length(known: Known) -> Iterator[Choice]:
     """Images per step, and how many steps."""
     count, processes = known.training_images, known.values.get("devices", 1) * known.values.get("nodes", 1)
-    patch_px = known.k * math.prod(known.patch) if known.selects else 1
+    patch_px, most_px = known.k * math.prod(known.patch) if known.selects else 1, BATCH_PATCH_PX
+    if known.values.get("training.frozen"):
+        patch_px, most_px = patch_px + WITH_WEIGHTS.view_px, BATCH_TUNED_PX
     limits = {
         "the usual number": BATCH,
         f"there are {count:,} training images": max(count // 4, 1),
         f"the memory for images of up to {show(known.images.largest)} px": _fitting(known) * processes,
-        f"the memory for {known.k} patches of each image": BATCH_PATCH_PX // patch_px * processes,
+        f"the memory for {known.k} patches of each image": max(most_px // patch_px, 1) * processes,
     }
     reason = min(limits, key=lambda why: limits[why])
     batch = 2 ** int(math.log2(max(limits[reason], 1)))
