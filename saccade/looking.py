@@ -12,10 +12,10 @@ from torch import Tensor
 
 from saccade.extraction import extract
 from saccade.extraction.anchors import resize_regions
-from saccade.images import ImageSource, Sources, cut_regions
+from saccade.images import ImageSource, Sources
 from saccade.output import Output
 from saccade.preparation import Preparation, Size
-from saccade.selection import Candidates, Selection, normalize_scores
+from saccade.selection import Selection, normalize_scores
 from saccade.tasks.task import Task
 
 SHOWN_PX = 2000  # longest side of a picture as it is shown
@@ -80,7 +80,7 @@ def look_at(
         scores=chart,
         extent=extent,
         evidence=Look(size).evidence if evidence is None else _evidence(evidence[row], order[row, : len(boxes)]),
-        crops=Look(size).crops if seen is None else _read_crops(seen[row : row + 1], boxes, output.grid),
+        crops=Look(size).crops if seen is None else _read_crops(output, row, order[row, : len(boxes)], seen),
     )
 
 
@@ -160,14 +160,17 @@ def _chart(output: Output, row: int, preparation: Preparation, size: Size) -> tu
 
 
 def _read_crops(
-    seen: Tensor | Sources, boxes: Int[Tensor, "S 4"], grid: Candidates | None
-) -> UInt8[np.ndarray, "S P Q 3"]:
-    """What is in the boxes; those of different sizes are all brought to the size that the model read them at."""
-    sides = boxes[:, 2:] - boxes[:, :2]
-    patch = grid.patch if grid else (int(sides[:, 1].max()), int(sides[:, 0].max()))
-    if isinstance(seen, Sources) or bool((sides == sides.new_tensor([patch[1], patch[0]])).all()):
-        return as_bytes(cut_regions(seen, boxes[None, :, :2], patch)[0])
-    return as_bytes(resize_regions(seen, boxes[None], patch)[0])
+    output: Output, row: int, order: Int[Tensor, " used"], seen: Tensor | Sources
+) -> UInt8[np.ndarray, "used P Q 3"]:
+    """What is in the boxes, as the model read it; glimpses of different sizes are brought to that of the largest."""
+    image = seen[row : row + 1]
+    if output.grid is not None and output.selection is not None:
+        return as_bytes(output.grid.read(image, output.selection.index[row, order][None])[0])
+    assert output.boxes is not None
+    assert isinstance(image, Tensor)
+    boxes = output.boxes[row, order]
+    width, height = (int(side) for side in (boxes[:, 2:] - boxes[:, :2]).amax(dim=0))
+    return as_bytes(resize_regions(image, boxes[None], (height, width))[0])
 
 
 def make_picture(image: UInt8[Tensor, "3 H W"] | ImageSource) -> UInt8[np.ndarray, "h w 3"]:

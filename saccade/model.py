@@ -14,7 +14,7 @@ from torch import Tensor
 
 from saccade.aggregation import Aggregator, check_together
 from saccade.config import ModelConfig
-from saccade.extraction import Extraction, Grid
+from saccade.extraction import Extraction, Grid, Grids
 from saccade.extraction.tissue import on_tissue
 from saccade.features import FeatureNetwork
 from saccade.images import Sources, View, view_size
@@ -78,16 +78,16 @@ class PatchSelectionModel(System):
             image_channels=config.channels,
             features=config.features,
             tiles=extraction.tiles,
+            sizes=len(extraction.sizes),
         )
         selection: Selector = build("selection", config.selection)
-        _check_patch(extraction.patch, config.image_size)
+        _check_sizes(extraction.sizes, config.image_size)
         grid = make_grid_of(view, scorer, extraction, config.image_size)
         slots = selection.k or grid.num_candidates
         check_k(slots, grid.num_candidates)
         features: FeatureNetwork = build_features(config, extraction.patch)
-        aggregation: Aggregator = build(
-            "aggregation", config.aggregation, features.width, slots=slots, cells=grid.shape
-        )
+        places = {"slots": slots, "cells": grid.shape, "sizes": len(extraction.sizes)}
+        aggregation: Aggregator = build("aggregation", config.aggregation, features.width, **places)
         width = aggregation.width + scorer.width
         prediction = build("prediction", config.prediction, width, outputs_of(config))
         return cls(
@@ -122,6 +122,7 @@ class PatchSelectionModel(System):
         if self.view.tissue:
             grid = self.leave_out_glass(grid, view, image.shape[-2:])
         raw_scores, context = self.scorer(view)  # B N, B E
+        _check_scores(raw_scores, grid)
         scores = self.selection.normalize(raw_scores)  # B N
         if grid.inside is not None:
             raw_scores, scores = ignore_outside(raw_scores, grid.inside, self.selection.normalize)
@@ -201,12 +202,14 @@ class PatchSelectionModel(System):
         image_size: Sequence[int],
         device: torch.device | str = "cpu",
         size: Int[Tensor, "B 2"] | None = None,
-    ) -> Grid:
+    ) -> Grid | Grids:
         """The candidates of an image of `image_size` (height, width), or of a batch padded to it from each `size`."""
         grid = make_grid_of(self.view, self.scorer, self.extraction, image_size, device)
         return grid if size is None else grid.padded(size)
 
-    def leave_out_glass(self, grid: Grid, view: Float[Tensor, "B C h w"], image_size: Sequence[int]) -> Grid:
+    def leave_out_glass(
+        self, grid: Grid | Grids, view: Float[Tensor, "B C h w"], image_size: Sequence[int]
+    ) -> Grid | Grids:
         """The candidates that show tissue; all of them where every one is looked at."""
         if self.selection.k is None:
             return grid
@@ -215,13 +218,23 @@ class PatchSelectionModel(System):
 
 def make_grid_of(
     view: View, scorer: Scorer, extraction: Extraction, image_size: Sequence[int], device: torch.device | str = "cpu"
-) -> Grid:
+) -> Grid | Grids:
     """The candidates of an image of `image_size` (height, width): where a score of its view has its patch."""
     height, width = image_size
     return extraction.grid((height, width), view_size((height, width), view.scale), scorer.field, device)
 
 
-def _check_patch(patch: tuple[int, int], image_size: tuple[int, int]) -> None:
-    if any(side > whole for side, whole in zip(patch, image_size, strict=True)):
-        sizes = f"a patch of {patch[0]}×{patch[1]} px is larger than the image of {image_size[0]}×{image_size[1]} px"
-        raise ValueError(f"{sizes}: choose a smaller patch, or use the plain network (system cnn)")
+def _check_sizes(sizes: Sequence[tuple[int, int]], image_size: tuple[int, int]) -> None:
+    for height, width in sizes:
+        if height > image_size[0] or width > image_size[1]:
+            too_large = f"a patch of {height}×{width} px is larger than the image of {image_size[0]}×{image_size[1]} px"
+            raise ValueError(f"{too_large}: choose a smaller patch, or use the plain network (system cnn)")
+
+
+def _check_scores(raw_scores: Float[Tensor, "B N"], grid: Grid | Grids) -> None:
+    """A graph has no numbers to compare."""
+    if not torch.compiler.is_compiling() and raw_scores.shape[1] != grid.num_candidates:
+        raise ValueError(
+            f"the scorer gives {raw_scores.shape[1]} scores, and there are {grid.num_candidates} candidates: one for "
+            "each cell, of each size in extraction.sizes (a scorer is told how many by its parameter sizes)"
+        )

@@ -113,9 +113,9 @@ def _limits(config: ModelConfig) -> Iterator[str]:
     if config.task.get("name") != "regression":
         yield ALWAYS_ANSWERS
     if config.system == "patch_selection" and (k := config.selection.get("k")):
-        patch = config.extraction.get("patch", 0)
-        sides = patch if isinstance(patch, list | tuple) else [patch, patch]
-        yield LOOKS_CLOSELY.format(k=k, patch=f"{sides[1]}×{sides[0]} px")
+        sizes = config.extraction.get("sizes") or [config.extraction.get("patch", 0)]
+        sides = [size if isinstance(size, list | tuple) else [size, size] for size in sizes]
+        yield LOOKS_CLOSELY.format(k=k, patch=" or ".join(f"{width}×{height} px" for height, width in sides))
 
 
 def _table(figures: Sequence[Figure]) -> str:

@@ -104,6 +104,8 @@ def describe(annotation: Any) -> str:
 
     >>> describe(float | None), describe(Literal["mean", "max"]), describe(tuple[int, int])
     ('a number or null', 'mean or max', 'a list of 2 whole numbers')
+    >>> describe(Sequence[int | Sequence[int]])
+    'a list, each a whole number or a list of whole numbers'
     """
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
@@ -113,7 +115,8 @@ def describe(annotation: Any) -> str:
     if origin is tuple and inner[-1] is not Ellipsis:
         return f"a list of {len(inner)} {_MANY.get(inner[0], KEYS)}"
     if origin in (list, tuple, Sequence):
-        return f"a list of {_MANY.get(inner[0], KEYS)}"
+        either = get_origin(inner[0]) in (Union, types.UnionType)
+        return f"a list, each {describe(inner[0])}" if either else f"a list of {_MANY.get(inner[0], KEYS)}"
     if origin in (dict, Mapping):
         return KEYS
     return _ONE.get(annotation, KEYS)

@@ -31,10 +31,10 @@ class Stage(NamedTuple):
 
 STAGES = {
     "system": Stage("saccade.systems", inputs=("config",)),
-    "scorer": Stage("saccade.scorer", ("channels",), ("image_channels", "features", "tiles")),
+    "scorer": Stage("saccade.scorer", ("channels",), ("image_channels", "features", "tiles", "sizes")),
     "selection": Stage("saccade.selection"),
     "features": Stage("saccade.features", ("channels",), ("patch", "image_channels")),
-    "aggregation": Stage("saccade.aggregation", ("width",), ("slots", "cells")),
+    "aggregation": Stage("saccade.aggregation", ("width",), ("slots", "cells", "sizes")),
     "prediction": Stage("saccade.prediction", ("width", "num_classes")),
     "augmentation": Stage("saccade.data.augment", (), ("crop", "generator")),
 }

@@ -115,6 +115,25 @@ def test_other_stages_and_systems_give_pytorchs_answers_too(tmp_path):
         assert_same_answers(tmp_path, name)
 
 
+@pytest.mark.slow
+def test_candidates_of_several_sizes_are_chosen_and_read_as_in_pytorch(tmp_path):
+    sizes = {"extraction": {"patch": 17, "sizes": [17, 34, [12, 30]]}, "selection": {"name": "perturbed", "k": 24}}
+    names = ("sizes.onnx", "sizes.pt2")
+    for name in names:
+        model: Any = load_model(make_model(tmp_path / Path(name).stem, **TRANSFORMER, **sizes))
+        last = model.scorer.layers[-2]
+        with torch.no_grad():  # at first the scores of all sizes are the same
+            last.weight.normal_(generator=torch.Generator().manual_seed(1)).sub_(last.weight.mean((1, 2, 3), True))
+            last.bias.zero_()
+            boxes = model(torch.rand(2, 3, 60, 72, generator=torch.Generator().manual_seed(60))).boxes
+        assert len((boxes[..., 2:] - boxes[..., :2]).flatten(0, 1).unique(dim=0)) == 3
+        model.save_pretrained(tmp_path / Path(name).stem)
+        words = [str(tmp_path / Path(name).stem), str(tmp_path / name)]
+        done = subprocess.run([sys.executable, "-c", EXPORT, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert_same_answers(tmp_path, name)
+
+
 def test_boxes_come_best_first_and_are_the_models_own(exported):
     model: Any = load_model(exported / "mean")
     image = torch.rand(2, 3, 60, 72, generator=torch.Generator().manual_seed(5))

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from saccade.aggregation.aggregator import Aggregator
 from saccade.aggregation.pool import Max, Mean
 from saccade.aggregation.position_encoding import Encoding, Positions
-from saccade.extraction import Grid
 from saccade.registry import register
-from saccade.selection import Selection
+from saccade.selection import Candidates, Selection
 
 POOLS = {"mean": Mean, "max": Max}
 
@@ -31,25 +30,28 @@ class Placed(nn.Module, Aggregator):
         width: int,
         *,
         cells: tuple[int, int],
+        sizes: int = 1,
         pool: Literal["mean", "max"] = "max",
         hidden: int = 192,
         encoding: Encoding = "sines",
     ):
         super().__init__()
-        self.positions = Positions(cells, width, encoding=encoding)
+        self.positions = Positions(cells, width, encoding=encoding, sizes=sizes)
         self.think = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, width), nn.ReLU())
         self.pool = POOLS[pool](width)
         self.width = width
 
-    def forward(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B D"]:
+    def forward(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Candidates) -> Float[Tensor, "B D"]:
         """Pool the slots."""
         return self.pool(self.alone(features, selection, grid), selection, grid)
 
-    def alone(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B K D"]:
+    def alone(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Candidates) -> Float[Tensor, "B K D"]:
         """What each slot shows and where."""
         return self.think(features + self.positions(selection, grid.shape))
 
-    def give(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B K D"] | None:
+    def give(
+        self, features: Float[Tensor, "B K D"], selection: Selection, grid: Candidates
+    ) -> Float[Tensor, "B K D"] | None:
         """What it gives to the mean, or to the largest value."""
         return self.pool.give(self.alone(features, selection, grid), selection, grid)
 

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 from saccade.aggregation.aggregator import Aggregator
 from saccade.aggregation.position_encoding import Encoding, Positions
-from saccade.extraction import Grid
 from saccade.registry import register
-from saccade.selection import Selection
+from saccade.selection import Candidates, Selection
 
 
 @register("aggregation", "transformer")
@@ -31,6 +30,7 @@ class Transformer(nn.Module, Aggregator):
         width: int,
         *,
         cells: tuple[int, int],
+        sizes: int = 1,
         dim: int = 256,
         hidden: int = 512,
         layers: int = 3,
@@ -40,7 +40,7 @@ class Transformer(nn.Module, Aggregator):
         encoding: Encoding = "random",
     ):
         super().__init__()
-        self.positions = Positions(cells, width, encoding=encoding)
+        self.positions = Positions(cells, width, encoding=encoding, sizes=sizes)
         self.project = nn.Linear(width, dim)
         # One by one: nn.TransformerEncoder copies its first layer, initial weights included.
         self.encoder = nn.Sequential(
@@ -52,16 +52,16 @@ class Transformer(nn.Module, Aggregator):
         self.norm = nn.LayerNorm(dim) if pre_norm else nn.Identity()
         self.width = dim
 
-    def forward(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B E"]:
+    def forward(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Candidates) -> Float[Tensor, "B E"]:
         """Pool the slots."""
         return self._attend(self._place(features, selection, grid))
 
-    def alone(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Grid) -> Float[Tensor, "B K E"]:
+    def alone(self, features: Float[Tensor, "B K D"], selection: Selection, grid: Candidates) -> Float[Tensor, "B K E"]:
         """Each slot as if there were no other to attend to."""
         slots = rearrange(self._place(features, selection, grid), "b k e -> (b k) 1 e")
         return rearrange(self._attend(slots), "(b k) e -> b k e", b=len(features))
 
-    def _place(self, features: Tensor, selection: Selection, grid: Grid) -> Float[Tensor, "B K E"]:
+    def _place(self, features: Tensor, selection: Selection, grid: Candidates) -> Float[Tensor, "B K E"]:
         return self.project(features + self.positions(selection, grid.shape))
 
     def _attend(self, placed: Float[Tensor, "B K E"]) -> Float[Tensor, "B E"]:

@@ -213,6 +213,7 @@ def choose_recipe(typed: Typed, console: "Console") -> tuple["Recipe", "Records 
     choices = propose(records, seen=sample_sizes(records, mpp=recipe.model.preparation.mpp), given=given)
     chosen = [_as_flag(choice.key, choice.value) for choice in choices]
     recipe = parse_recipe([here, *typed.flags, *chosen])
+    check_recipe(recipe)
     console.print(show_choices(choices))
     if "steps" not in given and recipe.steps:
         recipe = _fit_minutes(recipe, records, typed.minutes, console, any_precision="precision" not in given)

@@ -4,6 +4,7 @@ Slot k is Σ_s weight[k, s] · patch(index[s]). Patches are read in chunks, mixe
 again instead of storing them: ∂weight[k, s] = ⟨∂X̃_k, patch_s⟩ needs the support only.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from saccade.extraction.grid import Geometry, Grid, make_grid
+from saccade.extraction.grids import Grids
 from saccade.extraction.receptive_field import ReceptiveField
 from saccade.images import Sources
 from saccade.selection.candidates import Readable
@@ -43,14 +45,25 @@ def extract(
 
 
 class Extraction(nn.Module):
-    """`extract` from a grid of patches of `patch` pixels (one side, or height and width), placed by `geometry`."""
+    """`extract` from a grid of patches of `patch` pixels (one side, or height and width), placed by `geometry`.
 
-    def __init__(self, patch: int | tuple[int, int] = 100, geometry: Geometry = "aligned"):
+    sizes: of the candidates at each cell of the grid, in pixels of the image, each a side or [height, width]; they are
+           all resized to `patch`, and the scorer scores each (default: `patch` alone).
+    """
+
+    def __init__(
+        self,
+        patch: int | tuple[int, int] = 100,
+        geometry: Geometry = "aligned",
+        sizes: Sequence[int | Sequence[int]] | None = None,
+    ):
         super().__init__()
-        height, width = (patch, patch) if isinstance(patch, int) else patch
-        if min(height, width) < 1:
+        self.patch = both_sides(patch)
+        self.sizes = (self.patch,) if sizes is None else tuple(map(both_sides, sizes))
+        if min(self.patch) < 1:
             raise ValueError(f"patch is {patch}, expected a side of at least 1 px, or [height, width]")
-        self.patch = (height, width)
+        if not self.sizes or min(map(min, self.sizes)) < 1 or len({*self.sizes}) < len(self.sizes):
+            raise ValueError(f"sizes is {sizes}, expected different sides of at least 1 px, or [height, width] of each")
         self.geometry: Geometry = geometry
 
     @property
@@ -64,22 +77,38 @@ class Extraction(nn.Module):
         view_size: tuple[int, int],
         field: ReceptiveField,
         device: torch.device | str = "cpu",
-    ) -> Grid:
+    ) -> Grid | Grids:
         """The candidates of an image."""
-        return make_grid(
-            self.geometry,
-            image_size=image_size,
-            view_size=view_size,
-            patch=self.patch,
-            field=field,
-            device=device,
-        )
+        where = {"image_size": image_size, "view_size": view_size, "field": field, "device": device}
+        grids = tuple(make_grid(self.geometry, patch=size, **where) for size in self.sizes)
+        return grids[0] if self.sizes == (self.patch,) else Grids(grids, self.patch)
+
+    def refuse_sizes(self, system: str) -> None:
+        """Of a system that cuts patches of one size."""
+        if self.sizes != (self.patch,):
+            raise ValueError(
+                f"extraction.sizes is given, and the system {system} cuts patches of one size: leave it out, or use "
+                "the system patch_selection"
+            )
 
     def forward(
         self, image: Float[Tensor, "B C H W"] | Sources, selection: Selection, candidates: Readable
     ) -> Float[Tensor, "B K C P Q"]:
         """The K patches of every image."""
         return extract(image, selection, candidates)
+
+
+def both_sides(side: int | Sequence[int]) -> tuple[int, int]:
+    """Height and width of what is given by one side, or by both.
+
+    >>> both_sides(64), both_sides([64, 128])
+    ((64, 64), (64, 128))
+    """
+    if isinstance(side, int):
+        return side, side
+    if len(side) != 2:
+        raise ValueError(f"a size is {list(side)}, expected one side, or [height, width]")
+    return side[0], side[1]
 
 
 class _Mix(torch.autograd.Function):

@@ -41,6 +41,11 @@ class Grid(NamedTuple):
         return self.top_px.shape[0] * self.left_px.shape[0]
 
     @property
+    def grids(self) -> tuple["Grid", ...]:
+        """The grid of each size, as of `Grids`: here there is one size."""
+        return (self,)
+
+    @property
     def extent(self) -> tuple[float, float, float, float]:
         """Left, top, right and bottom of the cells that the scores belong to: candidates' centers lie in their middles.
 

@@ -12,6 +12,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from saccade.extraction.grid import Grid
+from saccade.extraction.grids import Grids
+from saccade.selection.candidates import Candidates
 
 GLASS = 0.84  # of full brightness, the darkest color of a pixel of empty glass; stained tissue is far below
 LEAST = 0.05  # of a candidate
@@ -26,7 +28,7 @@ def find_tissue(view: Float[Tensor, "B 3 h w"]) -> Bool[Tensor, "B h w"]:
     return view.amin(dim=1) < GLASS
 
 
-def share_of(mask: Bool[Tensor, "B h w"], grid: Grid, image_size: tuple[int, int]) -> Float[Tensor, "B N"]:
+def share_of(mask: Bool[Tensor, "B h w"], grid: Candidates, image_size: tuple[int, int]) -> Float[Tensor, "B N"]:
     """How much of each candidate, as far as it lies in the image, the mask covers; the mask spans the image."""
     height, width = mask.shape[-2:]
     scale = torch.tensor([width / image_size[1], height / image_size[0]] * 2, device=mask.device)
@@ -40,7 +42,9 @@ def share_of(mask: Bool[Tensor, "B h w"], grid: Grid, image_size: tuple[int, int
     return (inside / ((right - left) * (bottom - top)).clamp(min=1)).float()
 
 
-def on_tissue(grid: Grid, view: Float[Tensor, "B 3 h w"], image_size: tuple[int, int], *, k: int) -> Grid:
+def on_tissue(
+    grid: Grid | Grids, view: Float[Tensor, "B 3 h w"], image_size: tuple[int, int], *, k: int
+) -> Grid | Grids:
     """The grid with the candidates that show tissue alone; of a slide that has fewer than `k` of them, all."""
     shown = share_of(find_tissue(view), grid, image_size) >= LEAST
     if grid.inside is not None:

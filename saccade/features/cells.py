@@ -89,7 +89,7 @@ def see_one_way(stages: Stages, pixels: Float[Tensor, "B C h w"]) -> Seen:
 
 
 class Attended(NamedTuple):
-    """One score per cell, row by row, and what was seen where the scores are high."""
+    """One score per size and cell, row by row, and what was seen where the scores are high."""
 
     scores: Float[Tensor, "B N"]
     context: Float[Tensor, "B E"]
@@ -101,14 +101,16 @@ class CellAttention(nn.Module):
     Heads that each learn to answer alone are wrong in different places, and their mean is right more often than one.
     At first all scores are zero: the mean over all cells is seen, from which a head learns like any other; a score
     rises where the evidence is better than that mean.
+
+    sizes: how many scores a cell has, one for each size of candidates; it is attended to by all of them together.
     """
 
-    def __init__(self, channels: int, *, heads: int, width: int):
+    def __init__(self, channels: int, *, heads: int, width: int, sizes: int = 1):
         super().__init__()
         self.describe = nn.Conv2d(channels, heads * width, 1)
         self.content = nn.Conv1d(heads * width, heads * width // 2, 1, groups=heads)
         self.gate = nn.Conv1d(heads * width, heads * width // 2, 1, groups=heads)
-        self.score = nn.Conv1d(heads * width // 2, heads, 1, groups=heads)
+        self.score = nn.Conv1d(heads * width // 2, heads * sizes, 1, groups=heads)
         nn.init.zeros_(self.score.weight)
         nn.init.zeros_(self.score.bias)  # pyright: ignore[reportArgumentType]
         self.heads, self.width = heads, heads * width
@@ -120,9 +122,11 @@ class CellAttention(nn.Module):
         # In bfloat16 hundreds of scores share a value, and ties would decide where to look.
         with torch.autocast(cells.device.type, enabled=False):
             exact = evidence.to(self.score.weight.dtype)
-            scores = self.score(self.content(exact).tanh() * self.gate(exact).sigmoid())  # B H N
+            scores = self.score(self.content(exact).tanh() * self.gate(exact).sigmoid())
+        scores = rearrange(scores, "b (h sizes) n -> b h (sizes n)", h=self.heads)
         evidence = rearrange(evidence, "b (h e) n -> b h e n", h=self.heads)
-        context = torch.einsum("bhn,bhen->bhe", scores.softmax(dim=2).to(evidence.dtype), evidence)
+        weights = reduce(scores.softmax(dim=2), "b h (sizes n) -> b h n", "sum", n=evidence.shape[3])
+        context = torch.einsum("bhn,bhen->bhe", weights.to(evidence.dtype), evidence)
         return Attended(scores.mean(dim=1), rearrange(context, "b h e -> b (h e)"))
 
 

@@ -33,6 +33,7 @@ class BackboneScorer(nn.Module):
     mirrored: look at the mirror image of the view, too: the context is the mean of both, scores are of the view itself.
               In training one of both is looked at.
     glance:   whether the context also holds the network's features of the whole view.
+    sizes:    of candidates: each cell has a score for each.
     tiles:    whether cells cover the whole view, as the aligned geometry wants; there is no other way here.
     """
 
@@ -54,6 +55,7 @@ class BackboneScorer(nn.Module):
         image_channels: int | None = None,
         features: Mapping[str, Any] | None = None,
         tiles: bool = True,
+        sizes: int = 1,
     ):
         super().__init__()
         if not tiles:
@@ -64,7 +66,7 @@ class BackboneScorer(nn.Module):
             {"model": model, "pretrained": pretrained, "weights": weights} if model else _network_of(features or {})
         )
         self.stages = Stages(channels, stride=stride, to_the_end=glance, image_channels=image_channels, network=network)
-        self.attention = CellAttention(self.stages.width, heads=heads, width=width)
+        self.attention = CellAttention(self.stages.width, heads=heads, width=width, sizes=sizes)
         self.mirrored = mirrored
         self.width, self.stride = self.attention.width + self.stages.whole_width, stride
         # Saved with the weights: training may move it, but patches and scores have learnt to go together by then.
@@ -79,7 +81,7 @@ class BackboneScorer(nn.Module):
         self.field = ReceptiveField(self.stride, self.stride, float(self.center), tiles=True, before=0)
 
     def forward(self, view: Float[Tensor, "B C h w"]) -> Scored:
-        """One score per cell, row by row, and the context: attended cells, then the glance."""
+        """One score per size and cell, row by row, and the context: attended cells, then the glance."""
         if self.mirrored and not self.training:
             return self._see_both_ways(view)
         cells, glance = see_one_way(self.stages, view) if self.mirrored else self.stages(view)

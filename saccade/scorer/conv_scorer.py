@@ -29,6 +29,7 @@ class ConvScorer(nn.Module):
                         every layer is 'valid' as in the paper (the stretched geometry).
     squeeze_excitation: let every position know the whole view: channels are rescaled by a bottleneck of this many
                         channels over their global means, before the last convolution. 0 leaves it out.
+    sizes:              of candidates; the last convolution has a channel for each.
     """
 
     width = 0
@@ -42,6 +43,7 @@ class ConvScorer(nn.Module):
         pool: int = 8,
         squeeze_excitation: int = 0,
         tiles: bool = True,
+        sizes: int = 1,
     ):
         super().__init__()
         for name, px in (("kernel", kernel), ("pool", pool)):
@@ -52,21 +54,25 @@ class ConvScorer(nn.Module):
             layers += [nn.Conv2d(before, after, kernel), nn.ReLU()]
         if squeeze_excitation:
             layers.append(SqueezeExcitation(widths[-1], squeeze_excitation))
-        layers += [nn.Conv2d((channels, *widths)[-1], 1, kernel), nn.MaxPool2d(pool)]
+        last = nn.Conv2d((channels, *widths)[-1], sizes, kernel)
+        # Sizes begin alike: one whose scores all lay below those of another would be out of reach of the noise.
+        with torch.no_grad():
+            last.weight[1:], last.bias[1:] = last.weight[:1], last.bias[:1]  # pyright: ignore[reportOptionalSubscript]
+        layers += [last, nn.MaxPool2d(pool)]
         self.layers = nn.Sequential(*layers)
         self.local = not squeeze_excitation
         self.field = receptive_field(layers, tiles=tiles)
 
     def forward(self, view: Float[Tensor, "B C h w"]) -> Scored:
-        """One score per cell, row by row, and nothing else."""
+        """One score per size and cell, row by row, and nothing else."""
         # A graph is traced once for all sizes, and squeeze and excitation looks at the whole view.
         in_tiles = self.local and not torch.compiler.is_compiling() and math.prod(view.shape[-2:]) > LARGE_VIEW_PX
         scores = score_in_tiles(self.score, view, self.field) if in_tiles else self.score(self._pad(view))
-        scores = rearrange(scores, "b 1 rows cols -> b (rows cols)")
+        scores = rearrange(scores, "b sizes rows cols -> b (sizes rows cols)")
         return Scored(scores, scores.new_zeros(scores.shape[0], 0))
 
-    def score(self, padded: Float[Tensor, "B C h w"]) -> Float[Tensor, "B 1 rows cols"]:
-        """One score for every receptive field that lies wholly in the padded view."""
+    def score(self, padded: Float[Tensor, "B C h w"]) -> Float[Tensor, "B sizes rows cols"]:
+        """The scores of every receptive field that lies wholly in the padded view."""
         hidden = self.layers[:-2](padded)
         # In bfloat16 hundreds of scores share a value, and ties would decide where to look.
         with torch.autocast(padded.device.type, enabled=False):

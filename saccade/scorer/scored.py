@@ -27,5 +27,5 @@ class Scorer(Protocol):
     field: ReceptiveField
 
     def __call__(self, view: Float[Tensor, "B C h w"]) -> Scored:
-        """One score per cell, row by row, and the context."""
+        """One score per cell, row by row, for one size of candidates after the other; and the context."""
         ...

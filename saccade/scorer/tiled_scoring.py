@@ -31,7 +31,7 @@ def score_in_tiles(
     field: ReceptiveField,
     *,
     tile_px: int = TILE_SIDE_PX,
-) -> Float[Tensor, "B 1 rows cols"]:
+) -> Float[Tensor, "B sizes rows cols"]:
     """What `score`, layers with the receptive field `field`, gives on the whole padded view, tile by tile."""
     if field.inner:
         raise ValueError("layers that pad for themselves pad every tile: use a scorer of 'valid' layers, as `conv` is")

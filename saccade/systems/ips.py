@@ -93,6 +93,7 @@ class IPS(System):
     def __init__(self, config: ModelConfig):
         super().__init__(config)
         self.extraction = build_one("extraction", Extraction, config.extraction)
+        self.extraction.refuse_sizes(config.system)
         self.features = build(
             "features",
             config.features,

@@ -125,6 +125,7 @@ class SpatialTransformer(System):
         self.k, self.free = self.options.k, self.options.free
         self.view = build_one("view", View, config.view)
         self.extraction = build_one("extraction", Extraction, config.extraction)
+        self.extraction.refuse_sizes(config.system)
         centers = spread(self.k, config.image_size).atanh()
         self.localization = Localization(
             config.input_channels,

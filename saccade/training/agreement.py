@@ -27,6 +27,12 @@ def check_recipe(recipe: Recipe) -> None:
     """Refuse what no data set could be trained with."""
     check_parts(recipe.model, recipe.imports)
     build_augmentation(recipe.data.augmentation, crop=recipe.model.preparation.crop)
+    if recipe.training.frozen and recipe.model.extraction.get("sizes") is not None:
+        raise ValueError(
+            "model.extraction.sizes is given, and a frozen start (training.frozen), with which networks with weights "
+            "begin, knows patches of one size: let it choose one of training.patch_sizes, or name a training without "
+            "it, such as --training.name guided_by_scores"
+        )
 
 
 def check_labels(recipe: Recipe, records: Records) -> None:

@@ -13,6 +13,11 @@ One spot in a very large image is learnt faster with `focus`, which asks only wh
 
 Of an image that is read in parts, the residual is taken at four times the view's resolution (or at the next finer level
 that the file has), a few rows at a time: what the view loses, it loses mostly there, and a slide is not read whole.
+
+Candidates of several sizes cannot be compared by their means, since the mean of a box is never above that of the best
+of the small boxes in it; nor by their sums, which are never below. What tells is how much a candidate stands out among
+those of its own size: detail in a spot does so most at the size of the spot. A smaller box shows no more than a larger
+spot has everywhere, and a larger one dilutes a small spot. So the detail of every size is standardized, image by image.
 """
 
 from collections.abc import Sequence
@@ -22,7 +27,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from saccade.extraction import Grid
+from saccade.extraction import Grid, Grids
 from saccade.images import ImageSource, SlideImage, Sources, view_size
 from saccade.images.slide import Rows
 
@@ -36,7 +41,7 @@ MIDDLE = 0.75
 def missing_detail(
     image: Float[Tensor, "B C H W"] | Sources,
     view: Float[Tensor, "B C h w"],
-    grid: Grid,
+    grid: Grid | Grids,
     *,
     size: Int[Tensor, "B 2"] | None = None,
 ) -> Float[Tensor, "B N"]:
@@ -44,6 +49,7 @@ def missing_detail(
     and height), as far as it is inside the image.
 
     Candidates overlap, so that whatever is there lies in the middle of one of them, with all of it in the patch.
+    Of several sizes each has the mean and the standard deviation of the first one over the image (see above).
     Outside the image nothing is missing: 0; with `size`, height and width of each image where the rest is padding,
     neither there nor at the edge that padding makes.
 
@@ -54,31 +60,45 @@ def missing_detail(
     >>> missing_detail(image, make_view(image, 1 / 4), grid).round(decimals=2)
     tensor([[0.0000, 0.1900]])
     """
+    middles = [_middle(each) for each in grid.grids]
     if isinstance(image, Sources):
-        details = [_streamed_detail(*one, _middle(grid)) for one in zip(image.images, view.cpu(), strict=True)]
-        return torch.stack(details).to(view)
+        details = [_streamed_detail(*one, middles) for one in zip(image.images, view.cpu(), strict=True)]
+        return _compare([torch.stack(each).to(view) for each in zip(*details, strict=True)])
     upsampled = F.interpolate(view, size=image.shape[-2:], mode="bilinear", align_corners=False)
     detail = upsampled.sub_(image).square_().mean(dim=1)  # B H W; in place: fresh memory costs more than the sums
     if size is not None:
         detail = detail * _away_from_padding(size, image.shape[-2:], view.shape[-2:])
-    return _mean_inside(detail, _middle(grid))
+    return _compare([_mean_inside(detail, each) for each in middles])
 
 
-def _streamed_detail(source: ImageSource, view: Float[Tensor, "C h w"], grid: Grid) -> Float[Tensor, " N"]:
-    """Mean squared residual between a finer view and the upsampled view over each candidate of `grid`."""
+def _compare(details: Sequence[Float[Tensor, "B n"]]) -> Float[Tensor, "B N"]:
+    """The detail of every size, brought to the mean and the standard deviation that the first one has in each image."""
+    stds, means = zip(*(torch.std_mean(each, dim=1, keepdim=True, correction=0) for each in details), strict=True)
+    scaled = [
+        means[0] + (each - mean) * (stds[0] / std.clamp(min=torch.finfo(std.dtype).tiny))
+        for each, std, mean in zip(details[1:], stds[1:], means[1:], strict=True)
+    ]
+    return torch.cat([details[0], *scaled], dim=1)
+
+
+def _streamed_detail(
+    source: ImageSource, view: Float[Tensor, "C h w"], grids: Sequence[Grid]
+) -> list[Float[Tensor, " n"]]:
+    """Mean squared residual between a finer view and the upsampled view over each candidate of each grid."""
     scale = min(1.0, FINER * view.shape[-2] / source.size[0])
     (height, width), pieces = source.rows(scale) if isinstance(source, SlideImage) else _in_one(source, scale)
-    rows = _covers(grid.top_px.cpu(), grid.patch[0], source.size[0], height).to(view)  # rows H
-    cols = _covers(grid.left_px.cpu(), grid.patch[1], source.size[1], width).to(view)  # cols W
-    sums, top = view.new_zeros(len(rows), width), 0
+    covered = [_covered(grid, source.size, (height, width), view) for grid in grids]
+    sums, top = [view.new_zeros(len(rows), width) for rows, _ in covered], 0
     for piece in pieces:
         bottom = top + piece.shape[1]
         detail = _upsample_rows(view, top, bottom, (height, width)).sub_(piece).square_().mean(dim=0)  # rows W
-        touched = rows[:, top:bottom].any(dim=1).nonzero().flatten()
-        sums[touched] += rows[touched, top:bottom] @ detail
+        for (rows, _), total in zip(covered, sums, strict=True):
+            touched = rows[:, top:bottom].any(dim=1).nonzero().flatten()
+            total[touched] += rows[touched, top:bottom] @ detail
         top = bottom
-    pixels = rows.sum(dim=1)[:, None] * cols.sum(dim=1)
-    return (sums @ cols.mT / pixels.clamp(min=1)).flatten()
+    return [
+        (total @ cols.mT / _pixels(rows, cols)).flatten() for total, (rows, cols) in zip(sums, covered, strict=True)
+    ]
 
 
 def _in_one(source: ImageSource, scale: float) -> Rows:
@@ -148,11 +168,23 @@ def _mean_inside(values: Float[Tensor, "B H W"], grid: Grid) -> Float[Tensor, "B
     image; it was also twenty times slower.
     """
     height, width = values.shape[-2:]
-    rows = _covers(grid.top_px, grid.patch[0], height, height).to(values)  # rows H
-    cols = _covers(grid.left_px, grid.patch[1], width, width).to(values)  # cols W
-    pixels = rows.sum(dim=1)[:, None] * cols.sum(dim=1)  # rows cols
+    rows, cols = _covered(grid, (height, width), (height, width), values)
     sums = rows @ values @ cols.mT  # B rows cols
-    return (sums / pixels.clamp(min=1)).flatten(1)
+    return (sums / _pixels(rows, cols)).flatten(1)
+
+
+def _covered(
+    grid: Grid, image_size: Sequence[int], pixels: Sequence[int], like: Tensor
+) -> tuple[Float[Tensor, "rows H"], Float[Tensor, "cols W"]]:
+    """Which rows of pixels each row of candidates covers, and which columns, as numbers `like` others."""
+    rows = _covers(grid.top_px.to(like.device), grid.patch[0], image_size[0], pixels[0])
+    cols = _covers(grid.left_px.to(like.device), grid.patch[1], image_size[1], pixels[1])
+    return rows.to(like), cols.to(like)
+
+
+def _pixels(rows: Float[Tensor, "rows H"], cols: Float[Tensor, "cols W"]) -> Float[Tensor, "rows cols"]:
+    """How many each candidate covers, and 1 for none."""
+    return (rows.sum(dim=1)[:, None] * cols.sum(dim=1)).clamp(min=1)
 
 
 def _covers(first_px: Int[Tensor, " cells"], patch_px: int, image_px: int, pixels: int) -> Bool[Tensor, "cells pixels"]:

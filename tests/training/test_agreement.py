@@ -54,6 +54,13 @@ def test_what_has_no_meaning_is_refused(recipe, task, told):
         check_labels(recipe, records(task))
 
 
+def test_a_frozen_start_knows_patches_of_one_size():
+    several = Stages(extraction={"patch": 32, "sizes": [32, 64]})
+    check_recipe(Recipe(model=several))
+    with pytest.raises(ValueError, match=r"extraction\.sizes is given, and a frozen start .* of training\.patch_sizes"):
+        check_recipe(Recipe(model=several, training=Training("tuned", frozen=True)))
+
+
 def test_classes_that_are_numbers_may_be_judged_by_kappa():
     check_labels(Recipe(best_by="kappa"), records("single")._replace(classes=("20", "50", "70")))
 

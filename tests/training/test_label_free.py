@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from saccade import ModelConfig, PatchSelectionModel
-from saccade.extraction import Grid
-from saccade.images import make_view
+from saccade.extraction import Grid, Grids
+from saccade.images import Sources, make_view, open_image
 from saccade.training.label_free import label_free_loss, missing_detail
 
 
@@ -121,3 +121,61 @@ def _striped(model, grid, generator):
         picture[:, y : y + 8, x : x + 8 : 2] = 0
     view = model.view(image)
     return view, missing_detail(image, view, grid), corners + 4
+
+
+def several(sizes, side=96, step=8):
+    """Candidates of several sizes around the cells of a square image."""
+    corners = [torch.arange(side // step) * step + (step - size) // 2 for size in sizes]
+    return Grids(tuple(Grid(c, c, (size, size)) for c, size in zip(corners, sizes, strict=True)), (16, 16))
+
+
+def checkered(spot, count=16, side=96):
+    """A square of fine checks somewhere on faint noise; its corners."""
+    image = 0.1 * torch.rand(count, 1, side, side, generator=seeded(0))
+    corners = torch.randint(side - spot + 1, (count, 2), generator=seeded(1))
+    checks = ((torch.arange(spot)[:, None] + torch.arange(spot)) % 2).float()
+    for picture, (x, y) in zip(image, corners.tolist(), strict=True):
+        picture[0, y : y + spot, x : x + spot] = checks
+    return image, corners
+
+
+def test_every_size_has_the_mean_and_spread_of_the_first():
+    image, _ = checkered(12)
+    view, grid = make_view(image, 1 / 4), several([16, 24, 48])
+    alone = [detail_by_loop(image, view, each) for each in grid.grids]
+    expected = [
+        alone[0].mean(1, keepdim=True)
+        + (each - each.mean(1, keepdim=True)) * alone[0].std(1, keepdim=True) / each.std(1, keepdim=True)
+        for each in alone
+    ]
+    assert_close(missing_detail(image, view, grid), torch.cat(expected, dim=1).float(), atol=1e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("spot", "size"), [(8, 0), (12, 0), (44, 1), (60, 1)])
+def test_a_spot_stands_out_most_at_its_own_size(spot, size):
+    """By means no large one ever stands out, by sums every one: it has nine times the pixels."""
+    image, corners = checkered(spot)
+    view, grid = make_view(image, 1 / 4), several([16, 48])
+    best = missing_detail(image, view, grid).argmax(dim=1)
+    assert (best // 144 == size).all()
+    boxes = grid.boxes(best)
+    common = torch.minimum(boxes[:, 2:], corners + spot) - torch.maximum(boxes[:, :2], corners)
+    assert (common >= 0.8 * min(spot, 16 if size == 0 else 48)).float().mean() > 0.85  # and it is looked at
+    small, large = (detail_by_loop(image, view, each).amax(dim=1) for each in grid.grids)
+    assert (large < 1.1 * small).all()
+    assert (9 * large > small).all()
+
+
+def test_where_nothing_stands_out_no_size_is_preferred():
+    image = torch.rand(96, 1, 96, 96, generator=seeded(2))
+    best = missing_detail(image, make_view(image, 1 / 4), several([16, 48])).argmax(dim=1)
+    assert 0.3 < (best < 144).float().mean() < 0.7  # a fair coin is within it in 9999 of 10,000 cases
+
+
+def test_several_sizes_of_sources_are_those_of_the_image():
+    image, _ = checkered(12, count=2)
+    view, grid = make_view(image, 1 / 4), several([16, 48])
+    expected = missing_detail(image, view, grid)
+    assert_close(
+        missing_detail(Sources([open_image(one) for one in image]), view, grid), expected, atol=1e-5, rtol=1e-3
+    )

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from saccade.data.records import Records
 from saccade.data.typical_size import Images
+from saccade.extraction.extract import both_sides
 
 Size = tuple[int, int]
 
@@ -42,8 +43,12 @@ class Known(NamedTuple):
     @property
     def patch(self) -> Size:
         """Height and width of the patches."""
-        patch = self.values["model.extraction.patch"]
-        return (patch, patch) if isinstance(patch, int) else (patch[0], patch[1])
+        return both_sides(self.values["model.extraction.patch"])
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        """Height and width of candidates: those of the patches, unless there are several."""
+        return tuple(map(both_sides, self.values.get("model.extraction.sizes") or [self.patch]))
 
     @property
     def k(self) -> int:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import NamedTuple
 
 from saccade.data.typical_size import ODD_FACTOR
+from saccade.extraction.extract import both_sides
 from saccade.extraction.receptive_field import ReceptiveField
 from saccade.images import view_size
 from saccade.registry import build
@@ -43,6 +44,9 @@ MOST_SHARE = 0.25
 SMALL_IMAGE_PX = 96
 LEAST_SHRINK = 3
 POOLS = (8, 4)  # of the scorer, the usual one first
+# Of candidates of several sizes the scorer must see the largest whole, or it could not tell that a spot is as large. It
+# sees at least this many view pixels; where it pools less, the smallest candidates lie close together all the same.
+SEEN_PX, FINE_POOLS = 9, (8, 4, 2, 1)
 BACKBONE_STRIDE = 8
 CANDIDATES_PER_PATCH = 4
 
@@ -72,6 +76,11 @@ def choose_patch(known: Known) -> Iterator[Choice]:
     """The size of a patch."""
     if not known.selects:
         return
+    sizes = list(map(both_sides, known.values.get("model.extraction.sizes") or ()))
+    if sizes and "model.extraction.patch" not in known.values:
+        smallest = min(sizes, key=math.prod)
+        reason = f"the smallest of the sizes of candidates: {', '.join(map(show, sizes))}; larger ones are shrunk to it"
+        yield Choice("model.extraction.patch", list(smallest), reason)
     if "model.extraction.patch" in known.values:
         _refuse_too_large(known)
         return
@@ -105,10 +114,10 @@ def _rule(known: Known) -> Rule:
 
 def _refuse_too_large(known: Known) -> None:
     height, width = known.images.typical
-    if known.patch[0] > height or known.patch[1] > width:
+    if too_large := [size for size in known.sizes if size[0] > height or size[1] > width]:
         raise ValueError(
-            f"patch is {show(known.patch)} px, larger than the images of {show((height, width))} px: pass --patch with "
-            f"at most {min(height, width)}"
+            f"patch is {show(too_large[0])} px, larger than the images of {show((height, width))} px: pass --patch "
+            f"with at most {min(height, width)}"
         )
 
 
@@ -116,9 +125,10 @@ def choose_k(known: Known) -> Iterator[Choice]:
     """The number of patches."""
     if not known.selects or known.options("selection").get("name") == "exhaustive":
         return
-    share, most = math.prod(known.patch) / math.prod(known.images.typical), _rule(known).k
+    largest = max(known.sizes, key=math.prod)
+    share, most = math.prod(largest) / math.prod(known.images.typical), _rule(known).k
     k = max(1, min(most, int(MOST_SHARE / share)))
-    reason = f"{show(known.patch)} px each, together {percent(k * share)} of a typical image"
+    reason = f"{show(largest)} px each, together {percent(k * share)} of a typical image"
     if k < most:
         reason += f"; {most} would be {percent(most * share)}"
     scale, pool = known.values.get("model.view.scale", 1.0), _pools(known)[-1]
@@ -145,7 +155,7 @@ def choose_view(known: Known) -> Iterator[Choice]:
             "model.scorer.pool",
             pool,
             f"with the usual {POOLS[0]} candidates would be {POOLS[0] / scale:.0f} px apart, too far for patches of "
-            f"{show(known.patch)} px, or too few",
+            f"{show(min(known.sizes, key=min))} px, or too few",
         )
 
 
@@ -161,7 +171,8 @@ def _scale_for_weights(known: Known) -> tuple[float, str]:
 
 def _wanted(known: Known) -> int:
     """How many times smaller than the image the view should be, if nothing stands against it."""
-    return max(LEAST_SHRINK, math.ceil(math.sqrt(math.prod(known.images.typical) / FROM_NOTHING.view_px)))
+    whole = math.ceil(max(map(max, known.sizes)) / SEEN_PX) if len(known.sizes) > 1 else 1
+    return max(LEAST_SHRINK, whole, math.ceil(math.sqrt(math.prod(known.images.typical) / FROM_NOTHING.view_px)))
 
 
 def _pools(known: Known) -> tuple[int, ...]:
@@ -169,7 +180,9 @@ def _pools(known: Known) -> tuple[int, ...]:
     given = known.options("scorer")
     if known.reads or given.get("name") == "backbone":
         return (given.get("stride", BACKBONE_STRIDE),)
-    return (given["pool"],) if "pool" in given else POOLS
+    if "pool" in given:
+        return (given["pool"],)
+    return FINE_POOLS if len(known.sizes) > 1 else POOLS
 
 
 def _scale_and_pool(known: Known) -> tuple[float, int]:
@@ -189,7 +202,8 @@ def _scale_and_pool(known: Known) -> tuple[float, int]:
 def _fits(known: Known, scale: float, pool: int) -> bool:
     # A view has whole pixels, so that candidates may lie a pixel further apart: of tiny patches that is a tenth.
     apart = [math.ceil(pool * side / max(int(side * scale), 1)) for size in known.images.ordinary for side in size]
-    close = pool / scale <= min(known.patch) / 2 and max(apart) <= 1.1 * min(known.patch) / 2
+    least = min(map(min, known.sizes))
+    close = pool / scale <= least / 2 and max(apart) <= 1.1 * least / 2
     return close and _fewest_candidates(known, scale, pool) >= CANDIDATES_PER_PATCH * known.k
 
 

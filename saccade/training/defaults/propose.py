@@ -226,6 +226,8 @@ def _choose_guided(known: Known) -> Iterator[Choice]:
     yield Choice("model.selection.name", "diverse", "patches overlap by a quarter at most")
     if known.values.get("model.preparation.stream"):
         yield Choice("training.label_free.focus", FOCUS, "few of the many candidates of such an image show anything")
+    elif len(known.sizes) > 1:
+        yield Choice("training.label_free.focus", FOCUS, "which size fits shows where most detail is missing")
     yield from _choose_noise(known)
     if not known.options("aggregation"):
         yield Choice("model.aggregation", TRANSFORMER, "patches answer one by one, and all of them together")

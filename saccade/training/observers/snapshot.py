@@ -8,18 +8,18 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from saccade.evaluation import Predictions
-from saccade.extraction import Grid
+from saccade.extraction import Grid, Grids
 from saccade.tasks.task import Task
 
 
 class Places(NamedTuple):
-    """Where candidates are, relative to the image's width and height; `half` is half a patch."""
+    """Where cells of candidates are, relative to the image's width and height; `half` is half the smallest patch."""
 
     centers: Float[Tensor, "N 2"]
     half: Float[Tensor, " 2"]
 
     def at_edge(self, centers: Float[Tensor, "*shape 2"]) -> Bool[Tensor, "*shape"]:
-        """Which centers lie within half a patch of a border, so that a part of the patch shows nothing."""
+        """Which centers lie so near to a border that a part of any patch there shows nothing."""
         return ((centers < self.half) | (centers > 1 - self.half)).any(dim=-1)
 
 
@@ -65,11 +65,12 @@ class Snapshot(NamedTuple):
         return self.skill < 0.5 and not self.hit_rate >= 0.5
 
 
-def find_places(grid: Grid, image_size: tuple[int, int]) -> Places:
-    """The candidates of an image of `image_size` (height, width)."""
-    size = torch.tensor([image_size[1], image_size[0]])
-    boxes = grid.boxes(torch.arange(grid.num_candidates)).cpu()
-    return Places((boxes[:, :2] + boxes[:, 2:]) / (2 * size), torch.tensor([grid.patch[1], grid.patch[0]]) / (2 * size))
+def find_places(grid: Grid | Grids, image_size: tuple[int, int]) -> Places:
+    """The cells of an image of `image_size` (height, width), at which lie candidates of one size or several."""
+    size, first = torch.tensor([image_size[1], image_size[0]]), grid.grids[0]
+    boxes = first.boxes(torch.arange(first.num_candidates)).cpu()
+    height, width = (min(sides) for sides in zip(*(each.patch for each in grid.grids), strict=True))
+    return Places((boxes[:, :2] + boxes[:, 2:]) / (2 * size), torch.tensor([width, height]) / (2 * size))
 
 
 def take_snapshot(

@@ -192,6 +192,22 @@ def test_given_values_stay_and_others_follow():
     assert "model.aggregation" not in choose([(1000, 1000)], {"model.aggregation.name": "mean"})
 
 
+def test_several_sizes_are_read_at_the_smallest_and_the_scorer_sees_the_largest():
+    sizes = {"model.extraction.sizes": [64, 200, [64, 128]]}
+    values = choose([(1000, 1000)], sizes)
+    small = choose([(1000, 1000)], {"model.extraction.patch": 64})
+    assert values["model.extraction.patch"] == [64, 64]
+    assert values["model.scorer.pool"] / values["model.view.scale"] <= 64 / 2
+    assert (values["model.scorer.pool"] + 8) / values["model.view.scale"] >= 200
+    assert (small["model.scorer.pool"] + 8) / small["model.view.scale"] < 200
+    assert values["model.selection.k"] == 6  # of 200×200 px in a quarter of the image
+    assert values["training.label_free.focus"] == 2
+    assert "training.label_free.focus" not in small
+    assert "model.extraction.patch" not in choose([(1000, 1000)], {**sizes, "model.extraction.patch": 96})
+    with pytest.raises(ValueError, match="patch is 64×1001 px, larger than the images of 1000×1000 px"):
+        choose([(1000, 1000)], {"model.extraction.sizes": [64, [64, 1001]]})
+
+
 def test_a_network_that_already_reads_starts_otherwise_than_a_new_one():
     new, reads = choose([(1000, 1000)]), choose([(1000, 1000)], WEIGHTS)
     assert new["training.name"] == "guided_by_scores"
