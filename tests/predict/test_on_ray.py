@@ -1,0 +1,127 @@
+"""`saccade predict --ray`: on a real cluster of three nodes on this machine, and what is refused before."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saccade import extras
+from saccade.cli import main
+
+NODE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
+SAME_NUMBERS = ["--batch", "1", "--workers", "0", "--device", "cpu"]
+ROOT = str(Path(extras.__file__).parents[1])
+
+
+@pytest.fixture(scope="module")
+def many(spots, tmp_path_factory) -> Path:
+    """A folder with 200 images, of which one is damaged."""
+    folder = tmp_path_factory.mktemp("many")
+    for number in range(200):
+        shutil.copy(spots / "images" / f"{number % 20:03d}.png", folder / f"{number:03d}.png")
+    (folder / "077.png").write_bytes(b"")
+    return folder
+
+
+@contextmanager
+def three_nodes() -> Iterator[Any]:
+    """A cluster of which each node has room for one worker."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("PYTHONPATH", ROOT)
+        cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False})
+        try:
+            yield cluster, [cluster.add_node(**NODE) for _ in range(2)]
+        finally:
+            cluster.shutdown()
+
+
+def timeless(path: Path) -> str:
+    """The lines without what differs from run to run."""
+    return re.sub(r', "milliseconds": [0-9.]+', "", path.read_text())
+
+
+def lines_in(folder: Path) -> dict[str, int]:
+    """How many each shard has."""
+    return {path.name: path.read_bytes().count(b"\n") for path in folder.glob("out.*.jsonl")}
+
+
+def wait_for_lines(folder: Path, count: int, *, at_most_s: float = 120) -> None:
+    end = time.monotonic() + at_most_s
+    while sum(lines_in(folder).values()) < count:
+        assert time.monotonic() < end, f"only {lines_in(folder)}"
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_node_that_is_killed_and_a_command_that_is_killed_cost_no_line(run, many, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["predict", str(run), str(many), "--out", "one.jsonl", *SAME_NUMBERS]) == 1
+    with three_nodes() as (cluster, nodes):
+        words = ["predict", str(run), str(many), "--out", "out.jsonl", *SAME_NUMBERS, "--ray", cluster.address]
+        command = [sys.executable, "-m", "saccade.cli", *words, "--resume"]
+        first = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": ROOT})
+        wait_for_lines(tmp_path, 20)
+        cluster.remove_node(nodes[0], allow_graceful=False)
+        done = sum(lines_in(tmp_path).values())
+        wait_for_lines(tmp_path, done + 20)
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        left = lines_in(tmp_path)
+        assert 0 < sum(left.values()) < 200, "it was to be killed on the way"
+        second = subprocess.run(command, env=os.environ | {"PYTHONPATH": ROOT}, capture_output=True, text=True)
+    assert second.returncode == 1, second.stderr
+    assert f"{200 - sum(left.values())} images in" in second.stderr  # and none of those that had a line
+    assert "1 of 200 images failed" in second.stderr
+    assert timeless(Path("out.jsonl")) == timeless(Path("one.jsonl"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.jsonl", "out.jsonl"]
+
+
+@pytest.mark.slow
+def test_what_is_wrong_over_there_is_one_line(many, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["predict", "nowhere", str(many), "--out", "out.jsonl", "--ray", "local", *SAME_NUMBERS]) == 2
+    told = capsys.readouterr().err
+    assert re.search(r"error: .*nowhere: no such .* \(on .*: all machines need the run under this name\)\n", told), told
+    assert main(["predict", "nowhere", str(many), "--out", "out.jsonl", "--ray", "local", "--workers", "9999"]) == 2
+    assert "no machine of the cluster has 10000 cores for a model and its 9999 readers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "--ray needs a file: name it with --out"),
+        (["--out", "out.txt"], "predictions are written as .jsonl or .csv"),
+        (["--out", "out.jsonl", "--shard", "1/2"], "--shard does not go with --ray"),
+        (["--out", "out.jsonl", "--overlay", "seen"], "--overlay does not go with --ray: pictures are drawn on one"),
+        (["--out", "out.jsonl", "--crops", "seen"], "--crops does not go with --ray"),
+        (["--out", "there.jsonl", "--resume"], "there.jsonl exists: what --ray continues are its shards"),
+        (["--out", "out.jsonl", "--ray", "ray://host:1"], "Ray's client cannot do this"),
+        (["--out", "out.jsonl", "--ray", "127.0.0.1:1"], "--ray 127.0.0.1:1: no cluster answers"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_one_line(spots, tmp_path, monkeypatch, capsys, words, message):
+    pytest.importorskip("ray")
+    monkeypatch.chdir(tmp_path)
+    Path("there.jsonl").touch()
+    assert main(["predict", "run", str(spots / "images"), "--ray", *words]) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["there.jsonl"]
+
+
+def test_without_ray_the_extra_is_asked_for(spots, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(extras.EXTRAS, "ray", ("no_such_module",))
+    assert main(["predict", "run", str(spots / "images"), "--ray", "--out", str(tmp_path / "out.jsonl")]) == 2
+    assert "--ray needs no_such_module: pip install 'saccade[ray]'" in capsys.readouterr().err

@@ -1,0 +1,125 @@
+"""Parts that are worked on elsewhere: given out, lost and given out again, every image has its line once, in order."""
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from saccade.predict import parts as parts_module
+from saccade.predict.outcomes import Failure
+from saccade.predict.parts import Line, Part, Parts
+from saccade.predict.shards import Facts, ImageList, Shard, finish, join
+
+CLASSES = ["a", "b"]
+OUT = Path("out.jsonl")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_shards():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts_module, "FEWEST_IMAGES", 3)
+        yield
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The current folder is empty."""
+    monkeypatch.chdir(tmp_path)
+
+
+def names(count: int) -> list[str]:
+    return [f"{number}.png" for number in range(count)]
+
+
+def open_parts(count: int = 10, *, resumes: bool = True, workers: int = 4) -> Parts:
+    images = names(count)
+    return Parts(OUT, ImageList.of(images), iter(images), workers=workers, resumes=resumes)
+
+
+def answer(parts: Parts, part: Part, at_most: int | None = None) -> int:
+    """Lines for the first of its images that have none, all of which are errors; how many there were."""
+    with parts.work_on(part, CLASSES, False) as task:
+        todo = task.names[:at_most]
+        task.write([Line(task.writer.form.line(name, Failure("no")), name, "no") for name in todo])
+        return task.done
+
+
+def images_of(path: Path) -> list[str]:
+    return [json.loads(line)["image"] for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_lost_on_the_way_every_image_has_one_line(here, seed):
+    chance, held = Random(seed), []
+    count = chance.randint(1, 25)
+    parts = open_parts(count)
+    while not parts.are_whole:
+        if part := parts.take():
+            held.append(part)
+        part = held.pop(chance.randrange(len(held)))
+        answer(parts, part, chance.randint(0, 4))  # then its worker is lost, if it is not done
+        if part.shard not in parts.whole:
+            parts.give_back(part)
+        if chance.random() < 0.3:  # all is stopped, and begun again
+            parts, held = open_parts(count), []
+    assert parts.take() is None
+    assert join(OUT) == (count, count)
+    assert images_of(OUT) == names(count)
+    parts.delete()
+    assert [path.name for path in Path().iterdir()] == ["out.jsonl"]
+
+
+def test_a_part_goes_on_after_its_last_line(here):
+    parts = open_parts()
+    first = parts.take()
+    assert answer(parts, first, 1) == 0
+    parts.give_back(first)
+    again = parts.take()
+    assert again == first._replace(again=True)
+    assert answer(parts, again) == 1
+    assert parts.whole == {Shard(1, 3)}
+
+
+def test_lines_of_other_images_are_no_lines_of_a_part(here):
+    parts = open_parts()
+    wrong = [Line("{}\n", "1.png", None)]
+    with pytest.raises(RuntimeError, match="one of 1"), parts.work_on(parts.take(), CLASSES, False) as task:
+        task.write(wrong)
+    assert not parts.whole
+
+
+def test_what_jobs_of_an_array_left_is_continued_in_their_division(here):
+    answer(open_parts(), Part(Shard(2, 5), names(10)[2:4]))
+    parts = open_parts()
+    assert parts.done == 2
+    while part := parts.take():
+        assert part.shard.of == 5
+        answer(parts, part)
+    assert join(OUT) == (10, 10)
+    assert images_of(OUT) == names(10)
+
+
+def test_shards_that_are_there_are_not_overwritten(here):
+    answer(open_parts(), Part(Shard(2, 5), names(10)[2:4]))
+    with pytest.raises(FileExistsError, match=r"out\.2-of-5\.jsonl exists: continue .* with --resume"):
+        open_parts(resumes=False)
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        (Facts(ImageList.of(names(9)), CLASSES, False), "a list of images"),
+        (Facts(ImageList.of(names(10)), CLASSES, True), "classes or decisions"),
+    ],
+)
+def test_a_whole_shard_of_something_else_is_refused_before_any_work(here, facts, message):
+    Shard(1, 3).file(OUT).touch()
+    finish(Shard(1, 3).file(OUT), facts)
+    with pytest.raises(ValueError, match=rf"out\.1-of-3\.jsonl was made with {message} other than those given now"):
+        open_parts().check(CLASSES, False)
+
+
+@pytest.mark.parametrize(("count", "workers", "shards"), [(2, 4, 1), (10, 4, 3), (10_000, 4, 64), (100, 1, 16)])
+def test_the_division_gives_each_worker_several_shards_of_some_images(here, count, workers, shards):
+    assert len(open_parts(count, workers=workers).shards) == shards
