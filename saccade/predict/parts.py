@@ -13,8 +13,7 @@ from saccade.predict.line_file import Writer, open_alone, refuse_existing, resum
 from saccade.predict.line_formats import format_of
 from saccade.predict.shards import Facts, ImageList, Shard, check_facts, facts_file, find_shards, finish, read_facts
 
-FEWEST_IMAGES = 32  # of a shard: whoever works on one pauses before the next
-SHARDS_EACH = 16  # at the end all wait for the last one, so for a sixteenth of the time at most
+SHARDS_EACH = 16  # few, for there is a pause between two; many, for at the end all wait for the last one
 
 
 class Line(NamedTuple):
@@ -64,7 +63,7 @@ class Parts:
         there = find_shards(out)
         if there and not resumes:
             refuse_existing(min(there).file(out))
-        of = min(there).of if there else max(1, min(listed.count // FEWEST_IMAGES, SHARDS_EACH * workers))
+        of = min(there).of if there else min(listed.count, SHARDS_EACH * workers)
         self.out, self.listed = out, listed
         self.shards = [Shard(number, of) for number in range(1, of + 1)]
         self.whole = {shard for shard in self.shards if facts_file(shard.file(out)).is_file()}

@@ -15,24 +15,18 @@ CLASSES = ["a", "b"]
 OUT = Path("out.jsonl")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _small_shards():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parts_module, "FEWEST_IMAGES", 3)
-        yield
-
-
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """The current folder is empty."""
+    """The current folder is empty, and a worker gets one shard."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(parts_module, "SHARDS_EACH", 1)
 
 
 def names(count: int) -> list[str]:
     return [f"{number}.png" for number in range(count)]
 
 
-def open_parts(count: int = 10, *, resumes: bool = True, workers: int = 4) -> Parts:
+def open_parts(count: int = 10, *, resumes: bool = True, workers: int = 3) -> Parts:
     images = names(count)
     return Parts(OUT, ImageList.of(images), iter(images), workers=workers, resumes=resumes)
 
@@ -120,6 +114,7 @@ def test_a_whole_shard_of_something_else_is_refused_before_any_work(here, facts,
         open_parts().check(CLASSES, False)
 
 
-@pytest.mark.parametrize(("count", "workers", "shards"), [(2, 4, 1), (10, 4, 3), (10_000, 4, 64), (100, 1, 16)])
-def test_the_division_gives_each_worker_several_shards_of_some_images(here, count, workers, shards):
+@pytest.mark.parametrize(("count", "workers", "shards"), [(2, 4, 2), (100, 4, 64), (10_000, 4, 64), (100, 1, 16)])
+def test_each_worker_gets_several_shards_if_there_are_images(tmp_path, monkeypatch, count, workers, shards):
+    monkeypatch.chdir(tmp_path)
     assert len(open_parts(count, workers=workers).shards) == shards
