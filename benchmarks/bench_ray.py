@@ -5,7 +5,7 @@ OMP_NUM_THREADS=1 python benchmarks/bench_ray.py [--processes 1 2] [--rounds 3]
 The model is that of `bench_predict.py`, on one thread, with nobody reading ahead, so a process has one core:
 
     plain   processes with the very same `Worker`, each with its share of the images from the start
-    ray     workers on a cluster of this machine; this process deals parts out and writes the lines down
+    ray     workers on a cluster of this machine; this process deals shards out and writes the lines down
 
 Time counts from the moment when all are at work, models loaded, until the last line is there. Both ways have their turn
 in every round, and the best round of each counts: other work on the machine only takes away.
@@ -28,11 +28,11 @@ from saccade.cli.memory import keep_freed_memory
 from saccade.cluster import connected
 from saccade.predict.line_formats import JsonLines
 from saccade.predict.on_ray import Dealer, Team
-from saccade.predict.parts import Parts
 from saccade.predict.ray_worker import Question, Worker
+from saccade.predict.shard_queue import ShardQueue
 from saccade.predict.shards import ImageList
 
-LARGE, SMALL = 96, 1200  # how many images
+LARGE, SMALL = 24, 400  # how many images
 SMALL_SIZE = (640, 480)
 
 
@@ -78,9 +78,9 @@ def plain(question: Question, names: list[str], processes: int, folder: Path) ->
 
 def on_ray(question: Question, names: list[str], processes: int, folder: Path) -> float:
     """Images per second, from the first line of the last worker that is ready."""
-    parts = Parts(folder / "out.jsonl", ImageList.of(names), iter(names), workers=processes, resumes=False)
-    dealer = Dealer(question, Team(processes, 1, 0), parts)
-    size = len(names) / len(parts.shards)
+    queue = ShardQueue(folder / "out.jsonl", ImageList.of(names), iter(names), workers=processes, resumes=False)
+    dealer = Dealer(question, Team(processes, 1, 0), queue)
+    size = len(names) / len(queue.shards)
     place = {name: number for number, name in enumerate(names)}
     begun: set[int] = set()
     start, now, before, count = 0.0, 0.0, 0, 0

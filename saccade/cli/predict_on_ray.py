@@ -43,12 +43,12 @@ def predict_on_ray(args: Namespace, listed: "ImageList") -> int:
         from saccade.predict.image_paths import find_images
         from saccade.predict.line_formats import format_of
         from saccade.predict.on_ray import Dealer, choose_team
-        from saccade.predict.parts import Parts
         from saccade.predict.ray_worker import Question
+        from saccade.predict.shard_queue import ShardQueue
         from saccade.predict.shards import join
 
         team = choose_team(list_nodes(), readers=args.workers, device=args.device)
-        parts = Parts(args.out, listed, find_images(args.images), workers=team.size, resumes=args.resume)
+        queue = ShardQueue(args.out, listed, find_images(args.images), workers=team.size, resumes=args.resume)
         question = Question(
             args.run,
             format_of(args.out),
@@ -61,11 +61,11 @@ def predict_on_ray(args: Namespace, listed: "ImageList") -> int:
             workers=team.readers,
             begin=keep_freed_memory,
         )
-        told = Account(args.out, listed.count, parts.done, 0)
-        dealer = Dealer(question, team, parts, resumed=told.resume, say=told.say)
+        told = Account(args.out, listed.count, queue.done, 0)
+        dealer = Dealer(question, team, queue, resumed=told.resume, say=told.say)
         for line in told.follow(dealer.lines()):
             if line.error is not None:
                 told.fail(f"{line.image}: {line.error}")
     told.failed = join(args.out).failed
-    parts.delete()
+    queue.delete()
     return told.finish()

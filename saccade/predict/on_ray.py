@@ -1,9 +1,9 @@
-"""Images → lines, by processes on the machines of a Ray cluster; this one deals the parts out and writes all files.
+"""Images → lines, by processes on the machines of a Ray cluster; this one deals shards out and writes all files.
 
-    names ─ parts, in order ─▶ workers: model and readers ─ lines, as they come ─▶ answers.3-of-160.jsonl, …
+    names ─ shards, in order ─▶ workers: model and readers ─ lines, as they come ─▶ answers.3-of-160.jsonl, …
 
 So a line is in its file once, whatever happens over there: a worker that dies, with its machine or alone, is replaced,
-and its part goes to the next one that is free, without the images that have a line already.
+and its shard goes to the next one that is free, without the images that have a line already.
 """
 
 from collections import Counter
@@ -12,11 +12,11 @@ from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
 
 from saccade.cluster import Node, count_places
-from saccade.predict.parts import Line, Part, Parts, Task
 from saccade.predict.ray_worker import Answers, Question, Worker
+from saccade.predict.shard_queue import Line, ShardQueue, Stretch, Task
 from saccade.predict.shards import Shard
 
-DEATHS = 3  # in a row, of workers at the same part
+DEATHS = 3  # in a row, of workers at the same shard
 SAY_AFTER_S = 20.0
 
 
@@ -58,27 +58,27 @@ class _Hand(NamedTuple):
     """A worker and what it was given, which ends with `closing`; nothing yet while it loads the model."""
 
     worker: Any
-    part: Part | None
+    stretch: Stretch | None
     task: Task | None
     closing: ExitStack
 
 
 class Dealer:
-    """Deals parts to workers until all are whole.
+    """Deals the shards of a queue to workers until all are whole.
 
-    resumed: is told how many lines of a part were there, and how many of them are errors.
+    resumed: is told how many lines of a shard were there, and how many of them are errors.
     """
 
     def __init__(
         self,
         question: Question,
         team: Team,
-        parts: Parts,
+        queue: ShardQueue,
         *,
         resumed: Callable[[int, int], None] = lambda done, failed: None,
         say: Callable[[str], None] = print,
     ):
-        self.question, self.team, self.parts, self.resumed, self.say = question, team, parts, resumed, say
+        self.question, self.team, self.queue, self.resumed, self.say = question, team, queue, resumed, say
         self._answers: Answers | None = None
         self._hands: dict[Any, _Hand] = {}  # by what it is awaited with
         self._deaths = Counter[Shard | None]()
@@ -88,9 +88,9 @@ class Dealer:
     def lines(self) -> Iterator[Line]:
         """Lines as they come, each in its file already."""
         with self._open:
-            for _ in range(min(self.team.size, len(self.parts.shards) - len(self.parts.whole))):
+            for _ in range(min(self.team.size, len(self.queue.shards) - len(self.queue.whole))):
                 self._enlist()
-            while not self.parts.are_whole:
+            while not self.queue.are_whole:
                 for reference in self._wait():
                     yield from self._hear(reference)
 
@@ -110,7 +110,7 @@ class Dealer:
         some, _ = ray.wait(all_of_them, num_returns=1, timeout=SAY_AFTER_S)
         if not some and not self._answers and not self._waits:
             self._waits = True
-            self.say(f"waiting until the cluster has {self.team.cpus} free cores{' and a GPU' * self.team.gpus}")
+            self.say(f"no worker has begun: each needs {self.team.cpus} free cores{' and a GPU' * self.team.gpus}")
         return ray.wait(all_of_them, num_returns=len(all_of_them), timeout=0)[0] if some else []
 
     def _hear(self, reference: Any) -> Sequence[Line]:
@@ -131,7 +131,7 @@ class Dealer:
         else:
             if hand.task:
                 hand.task.write(came)
-                del self._deaths[hand.part and hand.part.shard]
+                del self._deaths[hand.stretch and hand.stretch.shard]
                 self._hands[reference] = hand
                 return came
             self._meet(came)
@@ -141,24 +141,24 @@ class Dealer:
     def _meet(self, answers: Answers) -> None:
         """A worker has its model, which must be that of the others and of what is done."""
         if self._answers is None:
-            self.parts.check(*answers)
+            self.queue.check(*answers)
             self._answers = answers
         if answers != self._answers:
             raise ValueError(f"{self.question.run} is not the same model on all machines: copy it anew")
         del self._deaths[None]
 
     def _deal(self, worker: Any) -> None:
-        """Give it the next part that has anything to do, or let it go."""
+        """Give it the next shard that has anything to do, or let it go."""
         import ray
 
         assert self._answers
-        while part := self.parts.take():
+        while stretch := self.queue.take():
             closing = self._open.enter_context(ExitStack())
-            task = closing.enter_context(self.parts.work_on(part, *self._answers))
-            if not part.again:
+            task = closing.enter_context(self.queue.work_on(stretch, *self._answers))
+            if not stretch.again:
                 self.resumed(task.done, task.failed)
             if task.names:
-                self._hands[worker.answer.remote(task.names)] = _Hand(worker, part, task, closing)
+                self._hands[worker.answer.remote(task.names)] = _Hand(worker, stretch, task, closing)
                 return
             closing.close()
         ray.kill(worker)
@@ -170,12 +170,12 @@ class Dealer:
         hand.closing.close()
         with suppress(ValueError):
             ray.kill(hand.worker)  # if only the way to it broke, it shall not go on
-        shard = hand.part and hand.part.shard
+        shard = hand.stretch and hand.stretch.shard
         self._deaths[shard] += 1
         if self._deaths[shard] == DEATHS:
             where = f"at {hand.task.names[0]} or soon after" if hand.task else "while loading the model"
             reason = str(error).strip().splitlines()[0]
             raise OSError(f"{DEATHS} workers in a row died {where} ({reason}): --resume continues after what is done")
-        if hand.part:
-            self.parts.give_back(hand.part)
+        if hand.stretch:
+            self.queue.put_back(hand.stretch)
         self._enlist()

@@ -12,8 +12,8 @@ from saccade.images.guarded import SUPPORTED
 from saccade.places import is_url
 from saccade.predict.line_formats import Format
 from saccade.predict.outcomes import Failure
-from saccade.predict.parts import Line
 from saccade.predict.predictor import Predictor
+from saccade.predict.shard_queue import Line
 
 SEND_EVERY_S = 0.5
 

@@ -7,19 +7,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from ray_nodes import ROOT, three_nodes
 
 from saccade import extras
 from saccade.cli import main
 
-NODE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
 SAME_NUMBERS = ["--batch", "1", "--workers", "0", "--device", "cpu"]
-ROOT = str(Path(extras.__file__).parents[1])
 
 
 @pytest.fixture(scope="module")
@@ -30,20 +27,6 @@ def many(spots, tmp_path_factory) -> Path:
         shutil.copy(spots / "images" / f"{number % 20:03d}.png", folder / f"{number:03d}.png")
     (folder / "077.png").write_bytes(b"")
     return folder
-
-
-@contextmanager
-def three_nodes() -> Iterator[Any]:
-    """A cluster of which each node has room for one worker."""
-    cluster_utils = pytest.importorskip("ray.cluster_utils")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("PYTHONPATH", ROOT)
-        cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False})
-        try:
-            yield cluster, [cluster.add_node(**NODE) for _ in range(2)]
-        finally:
-            cluster.shutdown()
 
 
 def timeless(path: Path) -> str:
@@ -74,12 +57,12 @@ def shards_in_work(folder: Path) -> int:
 def test_a_node_that_is_killed_and_a_command_that_is_killed_cost_no_line(run, many, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["predict", str(run), str(many), "--out", "one.jsonl", *SAME_NUMBERS]) == 1
-    with three_nodes() as (cluster, nodes):
-        words = ["predict", str(run), str(many), "--out", "out.jsonl", *SAME_NUMBERS, "--ray", cluster.address]
+    with three_nodes() as nodes:
+        words = ["predict", str(run), str(many), "--out", "out.jsonl", *SAME_NUMBERS, "--ray", nodes.address]
         command = [sys.executable, "-m", "saccade.cli", *words, "--resume"]
         first = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": ROOT})
         wait_until(lambda: shards_in_work(tmp_path) == 3)  # so the node that is killed has one of them
-        cluster.remove_node(nodes[0], allow_graceful=False)
+        nodes.kill_one()
         done = sum(lines_in(tmp_path).values())
         wait_until(lambda: sum(lines_in(tmp_path).values()) > done + 50)
         first.send_signal(signal.SIGKILL)

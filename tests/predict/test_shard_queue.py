@@ -1,4 +1,4 @@
-"""Parts that are worked on elsewhere: given out, lost and given out again, every image has its line once, in order."""
+"""ShardQueue that are worked on elsewhere: given out, lost and given out again, every image has its line once, in order."""
 
 import json
 from pathlib import Path
@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from saccade.predict import parts as parts_module
+from saccade.predict import shard_queue
 from saccade.predict.outcomes import Failure
-from saccade.predict.parts import Line, Part, Parts
+from saccade.predict.shard_queue import Line, ShardQueue, Stretch
 from saccade.predict.shards import Facts, ImageList, Shard, finish, join
 
 CLASSES = ["a", "b"]
@@ -19,21 +19,21 @@ OUT = Path("out.jsonl")
 def here(tmp_path, monkeypatch):
     """The current folder is empty, and a worker gets one shard."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(parts_module, "SHARDS_EACH", 1)
+    monkeypatch.setattr(shard_queue, "SHARDS_EACH", 1)
 
 
 def names(count: int) -> list[str]:
     return [f"{number}.png" for number in range(count)]
 
 
-def open_parts(count: int = 10, *, resumes: bool = True, workers: int = 3) -> Parts:
+def open_queue(count: int = 10, *, resumes: bool = True, workers: int = 3) -> ShardQueue:
     images = names(count)
-    return Parts(OUT, ImageList.of(images), iter(images), workers=workers, resumes=resumes)
+    return ShardQueue(OUT, ImageList.of(images), iter(images), workers=workers, resumes=resumes)
 
 
-def answer(parts: Parts, part: Part, at_most: int | None = None) -> int:
+def answer(queue: ShardQueue, stretch: Stretch, at_most: int | None = None) -> int:
     """Lines for the first of its images that have none, all of which are errors; how many there were."""
-    with parts.work_on(part, CLASSES, False) as task:
+    with queue.work_on(stretch, CLASSES, False) as task:
         todo = task.names[:at_most]
         task.write([Line(task.writer.form.line(name, Failure("no")), name, "no") for name in todo])
         return task.done
@@ -47,57 +47,57 @@ def images_of(path: Path) -> list[str]:
 def test_whatever_is_lost_on_the_way_every_image_has_one_line(here, seed):
     chance, held = Random(seed), []
     count = chance.randint(1, 25)
-    parts = open_parts(count)
-    while not parts.are_whole:
-        if part := parts.take():
-            held.append(part)
-        part = held.pop(chance.randrange(len(held)))
-        answer(parts, part, chance.randint(0, 4))  # then its worker is lost, if it is not done
-        if part.shard not in parts.whole:
-            parts.give_back(part)
+    queue = open_queue(count)
+    while not queue.are_whole:
+        if stretch := queue.take():
+            held.append(stretch)
+        stretch = held.pop(chance.randrange(len(held)))
+        answer(queue, stretch, chance.randint(0, 4))  # then its worker is lost, if it is not done
+        if stretch.shard not in queue.whole:
+            queue.put_back(stretch)
         if chance.random() < 0.3:  # all is stopped, and begun again
-            parts, held = open_parts(count), []
-    assert parts.take() is None
+            queue, held = open_queue(count), []
+    assert queue.take() is None
     assert join(OUT) == (count, count)
     assert images_of(OUT) == names(count)
-    parts.delete()
+    queue.delete()
     assert [path.name for path in Path().iterdir()] == ["out.jsonl"]
 
 
 def test_a_part_goes_on_after_its_last_line(here):
-    parts = open_parts()
-    first = parts.take()
-    assert answer(parts, first, 1) == 0
-    parts.give_back(first)
-    again = parts.take()
+    queue = open_queue()
+    first = queue.take()
+    assert answer(queue, first, 1) == 0
+    queue.put_back(first)
+    again = queue.take()
     assert again == first._replace(again=True)
-    assert answer(parts, again) == 1
-    assert parts.whole == {Shard(1, 3)}
+    assert answer(queue, again) == 1
+    assert queue.whole == {Shard(1, 3)}
 
 
 def test_lines_of_other_images_are_no_lines_of_a_part(here):
-    parts = open_parts()
+    queue = open_queue()
     wrong = [Line("{}\n", "1.png", None)]
-    with pytest.raises(RuntimeError, match="one of 1"), parts.work_on(parts.take(), CLASSES, False) as task:
+    with pytest.raises(RuntimeError, match="one of 1"), queue.work_on(queue.take(), CLASSES, False) as task:
         task.write(wrong)
-    assert not parts.whole
+    assert not queue.whole
 
 
 def test_what_jobs_of_an_array_left_is_continued_in_their_division(here):
-    answer(open_parts(), Part(Shard(2, 5), names(10)[2:4]))
-    parts = open_parts()
-    assert parts.done == 2
-    while part := parts.take():
-        assert part.shard.of == 5
-        answer(parts, part)
+    answer(open_queue(), Stretch(Shard(2, 5), names(10)[2:4]))
+    queue = open_queue()
+    assert queue.done == 2
+    while stretch := queue.take():
+        assert stretch.shard.of == 5
+        answer(queue, stretch)
     assert join(OUT) == (10, 10)
     assert images_of(OUT) == names(10)
 
 
 def test_shards_that_are_there_are_not_overwritten(here):
-    answer(open_parts(), Part(Shard(2, 5), names(10)[2:4]))
+    answer(open_queue(), Stretch(Shard(2, 5), names(10)[2:4]))
     with pytest.raises(FileExistsError, match=r"out\.2-of-5\.jsonl exists: continue .* with --resume"):
-        open_parts(resumes=False)
+        open_queue(resumes=False)
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,10 @@ def test_a_whole_shard_of_something_else_is_refused_before_any_work(here, facts,
     Shard(1, 3).file(OUT).touch()
     finish(Shard(1, 3).file(OUT), facts)
     with pytest.raises(ValueError, match=rf"out\.1-of-3\.jsonl was made with {message} other than those given now"):
-        open_parts().check(CLASSES, False)
+        open_queue().check(CLASSES, False)
 
 
 @pytest.mark.parametrize(("count", "workers", "shards"), [(2, 4, 2), (100, 4, 64), (10_000, 4, 64), (100, 1, 16)])
 def test_each_worker_gets_several_shards_if_there_are_images(tmp_path, monkeypatch, count, workers, shards):
     monkeypatch.chdir(tmp_path)
-    assert len(open_parts(count, workers=workers).shards) == shards
+    assert len(open_queue(count, workers=workers).shards) == shards

@@ -1,5 +1,5 @@
-"""The shards of a prediction that one process writes and others work on: each is given out, and comes back undone if
-whoever had it is gone. What an earlier run left, or jobs of an array, is continued in the division it has."""
+"""The shards of a prediction that one process writes and others work on: each is given out, and put back if whoever
+had it is gone. What an earlier run left, or jobs of an array, is continued in the division it has."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -24,8 +24,8 @@ class Line(NamedTuple):
     error: str | None
 
 
-class Part(NamedTuple):
-    """A shard, and the names of its images; `again` if it came back."""
+class Stretch(NamedTuple):
+    """A shard and the names of its images; `again` if it was put back."""
 
     shard: Shard
     names: list[str]
@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A part in work: the names that have no line yet, and what writes them.
+    """A stretch in work: the names that have no line yet, and what writes them.
 
     done, failed: lines that were there already.
     """
@@ -52,10 +52,10 @@ class Task(NamedTuple):
             del self.names[0]
 
 
-class Parts:
+class ShardQueue:
     """The shards of `out` that are not whole yet, first to last.
 
-    images:  all that are listed, in order; walked once, as parts are taken.
+    images:  all that are listed, in order; walked once, as shards are taken.
     workers: how many there will be, for a division that is made now.
     """
 
@@ -68,7 +68,7 @@ class Parts:
         self.shards = [Shard(number, of) for number in range(1, of + 1)]
         self.whole = {shard for shard in self.shards if facts_file(shard.file(out)).is_file()}
         self.done = sum(len(shard.places(listed)) for shard in self.whole)  # images, by earlier runs
-        self._images, self._coming, self._again = images, iter(self.shards), deque[Part]()
+        self._images, self._coming, self._again = images, iter(self.shards), deque[Stretch]()
 
     def check(self, classes: list[str], decides: bool) -> None:
         """Refuse whole shards of other images, or of another model."""
@@ -76,26 +76,26 @@ class Parts:
             whose = f"those given now: give the same again, or another --out than {shown(self.out)}"
             check_facts(file, read_facts(file), Facts(self.listed, classes, decides), whose)
 
-    def take(self) -> Part | None:
-        """The next one, those that came back first; None if there is none to be had now."""
+    def take(self) -> Stretch | None:
+        """The next one, those that were put back first; None if there is none to be had now."""
         if self._again:
             return self._again.popleft()
         for shard in self._coming:
             names = list(islice(self._images, len(shard.places(self.listed))))
             if shard not in self.whole:
-                return Part(shard, names)
+                return Stretch(shard, names)
         return None
 
-    def give_back(self, part: Part) -> None:
+    def put_back(self, stretch: Stretch) -> None:
         """It is not whole."""
-        self._again.append(part._replace(again=True))
+        self._again.append(stretch._replace(again=True))
 
     @contextmanager
-    def work_on(self, part: Part, classes: list[str], decides: bool) -> Iterator[Task]:
-        """The file of a part, for this process alone; whole if the block ends with a line for each image."""
-        file = part.shard.file(self.out)
+    def work_on(self, stretch: Stretch, classes: list[str], decides: bool) -> Iterator[Task]:
+        """The file of a stretch, for this process alone; whole if the block ends with a line for each image."""
+        file = stretch.shard.file(self.out)
         with open_alone(file, resumes=True) as stream:
-            form, names = format_of(self.out)(classes, decides=decides), iter(part.names)
+            form, names = format_of(self.out)(classes, decides=decides), iter(stretch.names)
             before = resume(stream, form, names, file)
             task = Task([*names], Writer(stream, form), before.done, before.failed)
             task.writer.begin()
@@ -103,7 +103,7 @@ class Parts:
             left = len(task.names)
         if not left:
             finish(file, Facts(self.listed, classes, decides))
-            self.whole.add(part.shard)
+            self.whole.add(stretch.shard)
 
     @property
     def are_whole(self) -> bool:
