@@ -64,7 +64,7 @@ SHORT = {
 
 
 class Typed(NamedTuple):
-    """What was typed: SOURCE, run folder, time, cluster, and all other flags by their whole names, each `--key=value`."""
+    """What was typed: SOURCE, run folder, time, cluster, and other flags, each `--key=value` with its whole name."""
 
     source: str
     out: Path

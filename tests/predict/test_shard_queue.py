@@ -1,4 +1,4 @@
-"""ShardQueue that are worked on elsewhere: given out, lost and given out again, every image has its line once, in order."""
+"""Shards that are worked on elsewhere: given out, lost and given out again, every image has its line once, in order."""
 
 import json
 from pathlib import Path
