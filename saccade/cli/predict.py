@@ -11,9 +11,8 @@ from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from saccade.cli.account import Account
-from saccade.cli.command import Command
+from saccade.cli.command import Command, add_ray
 from saccade.cli.memory import keep_freed_memory
-from saccade.cluster import HERE
 from saccade.files import shown
 
 if TYPE_CHECKING:
@@ -41,14 +40,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--overlay", type=Path, help="folder for pictures of where the model looked, one per image")
     parser.add_argument("--crops", type=Path, help="folder for the patches it looked at, a folder per image")
     parser.add_argument("--shard", type=str, help="of several jobs, do the third of eight: 3/8 (then `saccade merge`)")
-    parser.add_argument(
-        "--ray",
-        type=str,
-        nargs="?",
-        const=HERE,
-        metavar="ADDRESS",
-        help="ask workers on a Ray cluster (default ADDRESS: RAY_ADDRESS, or that of this machine; local: make one)",
-    )
+    add_ray(parser, "ask workers on a Ray cluster")
     parser.add_argument("--resume", action="store_true", help="continue after the last whole line of --out")
     parser.add_argument("--batch", type=PositiveInt, default=8, help="images of one size at a time (default: 8)")
     parser.add_argument(

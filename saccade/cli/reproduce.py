@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from saccade.cli.command import Command
+from saccade.cli.command import Command, add_ray
 from saccade.cli.gradients import measure_gradients
 from saccade.cli.memory import keep_freed_memory
-from saccade.cluster import HERE
 from saccade.reproduce import gradient_quality
 from saccade.reproduce.paper_tables import PAPER, TABLES
 from saccade.reproduce.speed import contestants as speed
@@ -83,14 +82,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
         type=PositiveInt,
         help="runs side by side, sharing the cores (default: 2; at full scale, on a GPU, 1)",
     )
-    parser.add_argument(
-        "--ray",
-        type=str,
-        nargs="?",
-        const=HERE,
-        metavar="ADDRESS",
-        help="run them on a Ray cluster, as many as fit or --jobs (default: RAY_ADDRESS, or that of this machine)",
-    )
+    add_ray(parser, "run them on a Ray cluster, as many as fit, or --jobs")
     parser.add_argument(
         "--rounds", type=PositiveInt, help=f"of speed alone: timings of each system (default: {ROUNDS})"
     )

@@ -133,11 +133,11 @@ def share_out(nodes: Sequence[Node], jobs: int, *, gpus: int) -> Share:
         cpus = min(node.cpus * gpus // node.gpus for node in nodes if node.gpus)
     else:
         cpus = min(sum(node.cpus for node in nodes) // jobs, max((node.cpus for node in nodes), default=0))
-    share = Share(max(cpus, 1), gpus, 0)
-    at_once = min(jobs, count_places(nodes, cpus=share.cpus, gpus=gpus))
-    if not at_once:
-        raise ValueError(f"no machine of the cluster has {share.cpus} cores and {gpus} GPUs, which each run needs")
-    return share._replace(at_once=at_once)
+    cpus = max(cpus, 1)
+    places = count_places(nodes, cpus=cpus, gpus=gpus)
+    if not places:
+        raise ValueError(f"no machine of the cluster has the {cpus} cores and {gpus} GPUs that each run needs")
+    return Share(cpus, gpus, min(jobs, places))
 
 
 @contextmanager

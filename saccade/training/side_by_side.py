@@ -126,7 +126,7 @@ def _start_some(
     for job in list(waiting):
         if len(running) + len(elsewhere) >= at_once:
             return
-        now = job.state()
+        now = job.state()  # should somebody else finish it before the lock is ours, training finds nothing to do
         if now == "finished":
             waiting.remove(job)
             say(f"{job.name} was finished meanwhile")
