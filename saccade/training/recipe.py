@@ -202,6 +202,9 @@ class Recipe:
                 f"data.augmentation is {self.data.augmentation.get('name')} and steps is 0: a frozen start looks at "
                 "images as they are, so leave --augment out, or give --steps"
             )
+        for name, given in (("trial", self.training.trial), ("patch_sizes", self.training.patch_sizes)):
+            if given and not self.training.frozen:
+                raise ValueError(f"training.{name} belongs to a frozen start: set training.frozen too, or leave it out")
         if self.final and self.training.frozen:
             raise ValueError(
                 "final is true and training.frozen too, which asks the validation images what to make the model of: "

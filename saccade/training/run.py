@@ -35,7 +35,7 @@ from saccade.training.defaults import refuse_too_small, sample_sizes
 from saccade.training.devices import make_fabric, share_norms
 from saccade.training.evaluations import calibrate, run_through, save_evaluation
 from saccade.training.folder import check_folder
-from saccade.training.frozen import begin_frozen
+from saccade.training.frozen import begin_frozen, try_tuning
 from saccade.training.learner import Learner
 from saccade.training.loop import fit
 from saccade.training.observers import Progress
@@ -120,11 +120,14 @@ def _train_tracked(
         with naming_what_is_full(files.path):
             if recipe.training.frozen:
                 learner = begin_frozen(files, fabric, learner, data, facts, console)
-            if not recipe.steps:
+            tunes = recipe.steps > 0
+            if tunes and recipe.training.trial:
+                tunes = try_tuning(files, fabric, recipe, data, facts, console)
+            if not tunes:
                 files.keep(files.frozen_blind)
             if fabric.world_size > 1 and fabric.device.type == "cuda":
                 learner.model = share_norms(learner.model)
-            step = fit(fabric, learner, data, files, facts, console, tracker).step if recipe.steps else 0
+            step = fit(fabric, learner, data, files, facts, console, tracker).step if tunes else 0
     finally:
         facts.count_seconds()
     fabric.barrier()  # the best model is on the disk
