@@ -110,7 +110,7 @@ class Dealer:
         some, _ = ray.wait(all_of_them, num_returns=1, timeout=SAY_AFTER_S)
         if not some and not self._answers and not self._waits:
             self._waits = True
-            self.say(f"no worker has begun: each needs {self.team.cpus} free cores{' and a GPU' * self.team.gpus}")
+            self.say(f"no worker has begun yet; what each needs: cores {self.team.cpus}, GPUs {self.team.gpus}")
         return ray.wait(all_of_them, num_returns=len(all_of_them), timeout=0)[0] if some else []
 
     def _hear(self, reference: Any) -> Sequence[Line]:
