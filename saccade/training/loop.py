@@ -22,6 +22,7 @@ from saccade.training.checkpoints import BestModel, resume, save_checkpoint
 from saccade.training.evaluations import run_through
 from saccade.training.interrupts import Stopped, StopRequest
 from saccade.training.learner import Learned, Learner
+from saccade.training.machines import check_same_step
 from saccade.training.observers import CollapseWatch, Panels, Progress
 from saccade.training.optimizers import clip_gradients, make_optimizer, prepare_step
 from saccade.training.run_log import RunLog
@@ -49,6 +50,7 @@ def fit(
     watch = CollapseWatch(files, learner)
     parts = {"model": model, "optimizer": optimizer, "precision": precision, "best": best, "watch": watch}
     first = resume(files.checkpoints, parts)
+    check_same_step(fabric, first, files)
     if first:
         console.print(f"resuming at step {first} of {files.path}", soft_wrap=True, markup=False)
     progress, panels = Progress(console), Panels(files, learner, data["val"], first=first)

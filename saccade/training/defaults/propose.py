@@ -140,7 +140,7 @@ def choose_length(known: Known) -> Iterator[Choice]:
     """Images per step, and how many steps."""
     count, processes = known.training_images, known.values.get("devices", 1) * known.values.get("nodes", 1)
     patch_px, most_px = known.k * math.prod(known.patch) if known.selects else 1, BATCH_PATCH_PX
-    if known.reads:
+    if known.values.get("training.frozen"):
         patch_px, most_px = patch_px + WITH_WEIGHTS.view_px, BATCH_TUNED_PX
     limits = {
         "the usual number": BATCH,

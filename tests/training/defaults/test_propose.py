@@ -21,6 +21,7 @@ from saccade import ModelConfig
 from saccade.building import build_model
 from saccade.data.loading import load
 from saccade.data.records import DataError, Record, Records
+from saccade.images import header_sizes
 from saccade.training.defaults import probe, propose, sample_sizes, weights_within_reach
 from saccade.training.recipe import Optimizer, Recipe, parse_recipe
 
@@ -100,6 +101,7 @@ def test_real_sets_with_weights(shared_data, name, sizes):
     assert 8 / values["model.view.scale"] <= min(sizes) / 2
     assert (values["training.name"], values["training.frozen"], values["training.trial"]) == ("tuned", True, True)
     assert values["steps"] >= 500
+    assert values["batch"] * (50_000 + 5 * sizes[0] ** 2) <= 2_000_000  # 4 GB of what a tuned network keeps
 
 
 def test_what_reads_is_tuned_where_enough_images_can_judge():
@@ -336,7 +338,7 @@ def test_a_slide_s_size_is_that_of_its_first_level_whatever_pillow_sees(tmp_path
     """A .mrxs is a small JPEG beside the folder that has the pixels."""
     Image.new("RGB", (40, 30)).save(tmp_path / "a.mrxs", "JPEG")
     assert sample_sizes(records_of([tmp_path / "a.mrxs"])) == [(30, 40)]
-    monkeypatch.setattr(probe, "open_pyramid", lambda path: SimpleNamespace(sizes=((9000, 8000), (900, 800))))
+    monkeypatch.setattr(header_sizes, "open_pyramid", lambda path: SimpleNamespace(sizes=((9000, 8000), (900, 800))))
     assert sample_sizes(records_of([tmp_path / "a.mrxs"])) == [(9000, 8000)]
 
 
