@@ -10,6 +10,7 @@ EXTRAS = {
     "export": ("onnx", "onnxscript", "onnxruntime"),
     "slides": ("openslide",),
     "remote": ("s3fs", "aiohttp"),
+    "ray": ("ray",),
     "mlflow": ("mlflow",),
     "wandb": ("wandb",),
 }

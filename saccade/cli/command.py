@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 from jsonargparse import ArgumentParser, Namespace
 
+from saccade.cluster import HERE
+
 
 class Command(NamedTuple):
     """What a command does, its arguments, and the function from their values to an exit code."""
@@ -26,3 +28,9 @@ class Group(NamedTuple):
 
     help: str
     commands: dict[str, Command]
+
+
+def add_ray(parser: ArgumentParser, what: str) -> None:
+    """The flag `--ray [ADDRESS]`, and what is done there."""
+    more = "default ADDRESS: RAY_ADDRESS, or that of this machine; local: make one"
+    parser.add_argument("--ray", type=str, nargs="?", const=HERE, metavar="ADDRESS", help=f"{what} ({more})")

@@ -2,23 +2,21 @@
 
 import os
 import sys
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from saccade.cli.command import Command
+from saccade.cli.account import Account
+from saccade.cli.command import Command, add_ray
 from saccade.cli.memory import keep_freed_memory
 from saccade.files import shown
 
 if TYPE_CHECKING:
     from saccade.predict.shards import ImageList, Shard
-
-PLAIN_LINES = 10
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
@@ -42,9 +40,14 @@ def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--overlay", type=Path, help="folder for pictures of where the model looked, one per image")
     parser.add_argument("--crops", type=Path, help="folder for the patches it looked at, a folder per image")
     parser.add_argument("--shard", type=str, help="of several jobs, do the third of eight: 3/8 (then `saccade merge`)")
+    add_ray(parser, "ask workers on a Ray cluster")
     parser.add_argument("--resume", action="store_true", help="continue after the last whole line of --out")
     parser.add_argument("--batch", type=PositiveInt, default=8, help="images of one size at a time (default: 8)")
-    parser.add_argument("--workers", type=NonNegativeInt, help="processes that decode ahead (default: half the cores)")
+    parser.add_argument(
+        "--workers",
+        type=NonNegativeInt,
+        help="processes that decode ahead (default: half the cores; with --ray, of each worker, 1)",
+    )
     parser.add_argument("--device", type=str, help="cpu, cuda, … (default: a GPU if there is one)")
     parser.add_argument("--compile", action="store_true", help="compile the feature network: pays for many images")
     parser.add_argument("--max-pixels", type=PositiveInt, help="refuse larger images (default: as in training)")
@@ -52,6 +55,11 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 def predict(args: Namespace) -> int:
     """Predict every image; 1 if one could not be read or drawn."""
+    if args.ray:
+        from saccade.cli.predict_on_ray import predict_on_ray, refuse
+
+        refuse(args)
+        return predict_on_ray(args, _list_images(args.images))
     from saccade.images.guarded import SUPPORTED, Guard
 
     # It starts while this process imports torch.
@@ -60,10 +68,9 @@ def predict(args: Namespace) -> int:
 
 
 def _check_and_predict(args: Namespace, guard: Any) -> int:
-    from saccade.predict.image_paths import find_images, is_list, refuse_nothing
     from saccade.predict.line_file import refuse_existing
     from saccade.predict.line_formats import format_of
-    from saccade.predict.shards import ImageList, Shard
+    from saccade.predict.shards import Shard
 
     form = format_of(args.out or Path("-.jsonl"))
     for flag in ("resume", "shard"):
@@ -75,19 +82,28 @@ def _check_and_predict(args: Namespace, guard: Any) -> int:
     if args.out and not args.resume:
         refuse_existing(args.out)
     _refuse_inside(args)
-    refuse_nothing(args.images)
-    images = ImageList.of(find_images(args.images))
-    if not images.count:
-        named = ", ".join(f"{source} (the list is empty)" if is_list(source) else source for source in args.images)
-        raise ValueError(
-            f"no images in {named}: expected files with an image's suffix, such as .jpg, or a list with one path a line"
-        )
+    images = _list_images(args.images)
     keep_freed_memory()
     try:
         return _predict(args, form, images, shard, guard)
     except BrokenPipeError:  # whoever read the lines has enough of them
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+
+
+def _list_images(sources: Sequence[str]) -> "ImageList":
+    """All of them, or a refusal where there is none."""
+    from saccade.predict.image_paths import find_images, is_list, refuse_nothing
+    from saccade.predict.shards import ImageList
+
+    refuse_nothing(sources)
+    images = ImageList.of(find_images(sources))
+    if not images.count:
+        named = ", ".join(f"{source} (the list is empty)" if is_list(source) else source for source in sources)
+        raise ValueError(
+            f"no images in {named}: expected files with an image's suffix, such as .jpg, or a list with one path a line"
+        )
+    return images
 
 
 def _refuse_inside(args: Namespace) -> None:
@@ -103,7 +119,7 @@ def _predict(args: Namespace, form: Any, listed: "ImageList", shard: "Shard", gu
     from saccade.predict import Failure, Predictor
     from saccade.predict.image_paths import common_folder, find_images
     from saccade.predict.line_file import Progress, Writer, open_alone, resume
-    from saccade.predict.shards import finish
+    from saccade.predict.shards import Facts, finish
 
     options = {"device": args.device, "compile": args.compile, "max_pixels": args.max_pixels}
     predictor = Predictor(args.run, fold=args.fold, guard=guard, **options)
@@ -112,15 +128,15 @@ def _predict(args: Namespace, form: Any, listed: "ImageList", shard: "Shard", gu
         from saccade.predict.pictures import Album  # and with it matplotlib
 
         album = Album(common_folder(args.images), args.overlay, args.crops)
-    images, before = shard.share(find_images(args.images)), Progress()
-    total = shard.count(listed)
+    images, before = shard.share(find_images(args.images), listed), Progress()
+    total = len(shard.places(listed))
     opened: Any = open_alone(args.out, resumes=args.resume) if args.out else nullcontext(sys.stdout.buffer)
     with opened as file:
         writer = Writer(file, form(predictor.classes, decides=predictor.rule is not None))
         if args.out:
             before = resume(file, writer.form, images, args.out)
             writer.begin()
-        told = _Account(args.out, total, before.done, before.failed)
+        told = Account(args.out, total, before.done, before.failed)
         workers = 0 if total - before.done == 1 else args.workers  # for one image no process is worth its start
         options = {"batch": args.batch, "workers": workers, "crops": album is not None, "picture": bool(args.overlay)}
         for image, outcome in told.follow(predictor.stream(images, **options)):
@@ -131,73 +147,8 @@ def _predict(args: Namespace, form: Any, listed: "ImageList", shard: "Shard", gu
                     album.draw(image, outcome)
             writer.write(image, outcome)
     if args.shard:
-        finish(args.out, listed, predictor.classes, decides=predictor.rule is not None)
+        finish(args.out, Facts(listed, list(predictor.classes), predictor.rule is not None))
     return told.finish()
-
-
-class _Account:
-    """How far it is and what went wrong, on standard error: standard output is for lines alone."""
-
-    def __init__(self, out: Path | None, total: int, done: int, failed: int):
-        from rich.console import Console
-
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self.out, self.total, self.done, self.failed = out, total, done, failed
-        self.first_failure, self.undrawn = "", 0
-        self.begin, self.done_before = time.monotonic(), done
-
-    def follow(self, outcomes: Iterable[Any]) -> Iterator[Any]:
-        """The same outcomes, with a bar on a terminal and now and then a plain line elsewhere."""
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-        columns = ("predicting", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        # Lines that go to the same terminal show by themselves how far it is.
-        disabled = not self.console.is_terminal or (not self.out and sys.stdout.isatty())
-        bar = Progress(*columns, console=self.console, transient=True, redirect_stdout=False, disable=disabled)
-        row = bar.add_task("", total=self.total, completed=self.done)
-        with bar:
-            for outcome in outcomes:
-                yield outcome  # it is done when the next one is asked for
-                self.done += 1
-                bar.advance(row)
-                self._print_now_and_then()
-
-    def _print_now_and_then(self) -> None:
-        if self.console.is_terminal:
-            return
-        if self.done * PLAIN_LINES // self.total > (self.done - 1) * PLAIN_LINES // self.total:
-            self.console.print(f"predicted {self.done} of {self.total} images")
-
-    def fail(self, what: str) -> None:
-        """Count an image that could not be predicted."""
-        self.failed += 1
-        self.first_failure = self.first_failure or what
-
-    @contextmanager
-    def drawing(self, image: str) -> Iterator[None]:
-        """Tell and count a picture that cannot be drawn: no line does, for the prediction is there all the same."""
-        from saccade.predict.stream import explain
-
-        try:
-            yield
-        except (OSError, ValueError, RuntimeError) as error:
-            self.undrawn += 1
-            self._say(f"{image}: predicted, but not drawn: {explain(error).error}")
-
-    def finish(self) -> int:
-        """Say how it went, and the exit code of that."""
-        seconds, count = time.monotonic() - self.begin, self.done - self.done_before
-        where = f" → {self.out}" if self.out else ""
-        self._say(f"{count} images in {seconds:.1f} s ({count / seconds:.1f} per second){where}")
-        if self.failed:
-            text = f"{self.failed} of {self.total} images failed"
-            self._say(f"{text}, first {self.first_failure}" if self.first_failure else text)
-        if self.undrawn:
-            self._say(f"{self.undrawn} of {count} images could not be drawn")
-        return 1 if self.failed or self.undrawn else 0
-
-    def _say(self, text: str) -> None:
-        self.console.print(shown(text), markup=False)
 
 
 PREDICT = Command("answer for images of any size: label, probabilities, boxes", _add_arguments, predict)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from saccade.cli.command import Command
+from saccade.cli.command import Command, add_ray
 from saccade.cli.gradients import measure_gradients
 from saccade.cli.memory import keep_freed_memory
 from saccade.reproduce import gradient_quality
@@ -34,6 +34,7 @@ OF_RUNS = {
     "data": None,
     "weights": None,
     "jobs": None,
+    "ray": None,
 }
 OWN_FLAGS = {"rounds": speed.NAME, "seed": gradient_quality.NAME}
 JOBS = {"small": 2, "full": 1}
@@ -81,6 +82,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
         type=PositiveInt,
         help="runs side by side, sharing the cores (default: 2; at full scale, on a GPU, 1)",
     )
+    add_ray(parser, "run them on a Ray cluster, as many as fit, or --jobs")
     parser.add_argument(
         "--rounds", type=PositiveInt, help=f"of speed alone: timings of each system (default: {ROUNDS})"
     )
@@ -129,7 +131,7 @@ def reproduce(args: Namespace) -> int:
     jobs = list_jobs(request, rows, seeds=args.seeds, without=done)
     if done:
         _plainly(console)(f"runs that are in {request.stem}.csv are done ({len(done)}); --again makes them anew")
-    return _reproduce(request, jobs, args.jobs or JOBS[args.scale], console)
+    return _reproduce(request, jobs, args, console)
 
 
 def _reproduce_paper(args: Namespace) -> int:
@@ -154,11 +156,12 @@ def _rehearse(args: Namespace, console: "Console") -> int:
     return 0
 
 
-def _reproduce(request: "Request", jobs: Sequence["Job"], at_once: int, console: "Console") -> int:
+def _reproduce(request: "Request", jobs: Sequence["Job"], args: Namespace, console: "Console") -> int:
     from saccade.reproduce.collect import collect, outdated
     from saccade.reproduce.data_sets import make_data
     from saccade.reproduce.figures import draw_all
     from saccade.reproduce.results import write_results
+    from saccade.training.jobs_on_ray import jobs_on_ray
     from saccade.training.side_by_side import run_jobs
 
     def keep() -> None:
@@ -169,7 +172,11 @@ def _reproduce(request: "Request", jobs: Sequence["Job"], at_once: int, console:
     if old := outdated(request):
         say(f"the rows' settings have changed since {request.stem}.csv was written; it loses {'; '.join(old)}")
     able, failures = make_data(jobs, say)
-    failures += run_jobs(able, at_once=at_once, say=say, keep=keep)
+    if args.ray and able:
+        with jobs_on_ray(args.ray, args.jobs or len(able), gpus=1) as share:
+            failures += run_jobs(able, at_once=share.at_once, say=say, keep=keep, start=share.start)
+    else:
+        failures += run_jobs(able, at_once=args.jobs or JOBS[args.scale], say=say, keep=keep)
     if results := collect(request):
         for path in write_results(request, results):
             say(f"wrote {path}")

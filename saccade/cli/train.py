@@ -18,6 +18,7 @@ from jsonargparse import ArgumentParser
 
 from saccade.cli.command import WordCommand
 from saccade.cli.memory import keep_freed_memory
+from saccade.cluster import HERE
 from saccade.recipes import find_recipe, list_recipes
 
 if TYPE_CHECKING:
@@ -63,21 +64,23 @@ SHORT = {
 
 
 class Typed(NamedTuple):
-    """What was typed: SOURCE, run folder, time, and all other flags by their whole names, each `--key=value`."""
+    """What was typed: SOURCE, run folder, time, cluster, and other flags, each `--key=value` with its whole name."""
 
     source: str
     out: Path
     minutes: float
     flags: list[str]
+    ray: str | None = None
 
 
 def read_words(words: Sequence[str]) -> Typed:
     """The first pass.
 
-    >>> read_words(["--steps", "10", "photos", "--k=5"])
-    Typed(source='photos', out=PosixPath('runs/photos'), minutes=30.0, flags=['--model.selection.k=5', '--steps=10'])
+    >>> typed = read_words(["--steps", "10", "photos", "--k=5", "--ray"])
+    >>> typed.source, typed.out, typed.flags, typed.ray
+    ('photos', PosixPath('runs/photos'), ['--model.selection.k=5', '--steps=10'], 'auto')
     """
-    sources, values, rest = [], {}, iter(words)
+    sources, values, rest = [], {}, iter(_with_address(words))
     for word in rest:
         if not word.startswith("--"):
             sources.append(word)
@@ -94,7 +97,14 @@ def read_words(words: Sequence[str]) -> Typed:
     out = Path(values.pop("out", None) or Path("runs") / run_name(sources[0]))
     # In alphabetical order a stage comes before its keys, which it would replace (--backbone is a whole stage).
     minutes = _read_minutes(values.pop("minutes", MINUTES))
-    return Typed(sources[0], out, minutes, [f"--{key}={value}" for key, value in sorted(values.items())])
+    ray = values.pop("ray", None)
+    return Typed(sources[0], out, minutes, [f"--{key}={value}" for key, value in sorted(values.items())], ray)
+
+
+def _with_address(words: Sequence[str]) -> Iterator[str]:
+    """The words, with the address that a bare --ray stands for."""
+    for word, following in zip(words, [*words[1:], "--"], strict=True):
+        yield f"--ray={HERE}" if word == "--ray" and following.startswith("--") else word
 
 
 def _read_minutes(value: str) -> float:
@@ -146,6 +156,10 @@ def train(words: Sequence[str]) -> int:
     with _naming_recipe(path):
         if wants_folds(read_source(typed.source, typed.flags).data):
             return _train_folds(typed, console)
+    if typed.ray:
+        raise ValueError(
+            "--ray is for the runs of folds, and this is one run, on one machine: leave it out, or give --folds"
+        )
     recipe, records = (load_recipe(path, typed.flags), None) if path else choose_recipe(typed, console)
     files = RunFolder(typed.out)
     complete = files.finished and files.report_file.is_file()
@@ -181,7 +195,7 @@ def _train_folds(typed: Typed, console: "Console") -> int:
 
     say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
     minutes = None if find_recipe(typed.source) else typed.minutes
-    if train_folds(typed.source, typed.out, typed.flags, minutes=minutes, say=say):
+    if train_folds(typed.source, typed.out, typed.flags, minutes=minutes, ray=typed.ray, say=say):
         return 1
     console.print(folds_tables(sum_up(FoldFolder(typed.out))))
     say(f"report: {write_report(typed.out).absolute().as_uri()}")
@@ -302,6 +316,9 @@ def make_help() -> ArgumentParser:
     )
     parser.add_argument("--out", help="the run folder (default: runs/NAME)")
     parser.add_argument("--minutes", help=f"how long to train on your own images at most (default: {MINUTES})")
+    parser.add_argument(
+        "--ray", help="of folds: run them on the Ray cluster at this address, or auto (that of this machine)"
+    )
     for name, short in SHORT.items():
         parser.add_argument(f"--{name}", help=f"{short.help} ({short.key})")
     add_recipe_arguments(parser)

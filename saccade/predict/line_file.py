@@ -35,13 +35,14 @@ class Writer:
     def begin(self) -> None:
         """The head, if nothing is there yet."""
         if not self.file.tell():
-            self._put(self.form.head)
+            self.put(self.form.head)
 
     def write(self, image: str, outcome: Prediction | Failure) -> None:
         """What came of one image."""
-        self._put(self.form.line(image, outcome))
+        self.put(self.form.line(image, outcome))
 
-    def _put(self, text: str) -> None:
+    def put(self, text: str) -> None:
+        """Whole lines."""
         self.file.write(text.encode("utf-8", errors="surrogateescape"))  # names of files may be no valid UTF-8
         self.file.flush()
 

@@ -21,6 +21,7 @@ from saccade.runs.fold_folder import FoldRow, OutOfFold
 from saccade.tasks.task import describe_task
 from saccade.training.agreement import check_labels, check_recipe
 from saccade.training.batches import open_folds
+from saccade.training.jobs_on_ray import jobs_on_ray
 from saccade.training.recipe import DataOptions, Recipe, load_recipe, parse_recipe
 from saccade.training.side_by_side import Failure, State, run_jobs
 
@@ -60,6 +61,7 @@ def train_folds(
     *,
     minutes: float | None = None,
     at_once: int | None = None,
+    ray: str | None = None,
     say: Callable[[str], None] = print,
 ) -> list[Failure]:
     """Train the run of each fold in `folder`, or resume there, and join what they said; returns what failed.
@@ -67,6 +69,7 @@ def train_folds(
     source:  a recipe or data, as `saccade train` takes it, and `flags`, each `--key=value`.
     minutes: how long each may train at most, if that is said of it.
     at_once: runs side by side (default: one for each GPU, or core).
+    ray:     the address of a Ray cluster to run them on; source and folder are there for all its machines.
 
     >>> train_folds("parts/labels.csv", "runs/parts", ["--data.folds=5"])  # doctest: +SKIP
     """
@@ -91,9 +94,13 @@ def train_folds(
         flags = [*(flag for flag in flags if not flag.startswith("--positive=")), f"--positive={positive}"]
     length = [f"--minutes={minutes:g}"] if minutes else []
     jobs = [_job(folds, name, source, [*flags, *length]) for name in names]
-    places = _gpus(recipe)
-    limit = at_once or len(places) or (1 if recipe.accelerator == "gpu" else os.cpu_count() or 1)
-    failures = run_jobs(jobs, at_once=min(limit, len(jobs)), say=say, gpus=places)
+    if ray:
+        with jobs_on_ray(ray, at_once or len(jobs), gpus=0 if recipe.accelerator == "cpu" else recipe.devices) as share:
+            failures = run_jobs(jobs, at_once=share.at_once, say=say, start=share.start)
+    else:
+        places = _gpus(recipe)
+        limit = at_once or len(places) or (1 if recipe.accelerator == "gpu" else os.cpu_count() or 1)
+        failures = run_jobs(jobs, at_once=min(limit, len(jobs)), say=say, gpus=places)
     if not failures:
         join_folds(folds, records)
     return failures

@@ -1,4 +1,4 @@
-"""Jobs → finished run folders: commands side by side, each in a process of its own.
+"""Jobs → finished run folders: commands side by side, each in a process of its own, on this machine or on others.
 
 A job is trained, and then evaluated where that is asked for. Jobs that share a folder take turns, so what one has
 trained is there for the next.
@@ -10,18 +10,19 @@ the next runner waits for it instead of training in the same folder twice.
 
 import os
 import signal
-import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from filelock import lock_descriptor
+from saccade.training.job_process import Lost, Order, Process, Start, start_here
 
 Say = Callable[[str], None]
 State = Literal["missing", "begun", "trained", "finished", "other"]
 LOOK_EVERY_S, PATIENCE_S = 0.2, 120.0
+LOSSES = 5  # of a job's process, with or without its machine
 LAST_LINES = 12  # of a failed run's log
 
 
@@ -61,9 +62,8 @@ class Failure(NamedTuple):
 class _Running(NamedTuple):
     job: Job
     before: State
-    process: subprocess.Popen[bytes]
+    process: Process
     began: float
-    lock: IO[str]
     gpu: str | None
 
 
@@ -74,16 +74,19 @@ def run_jobs(
     say: Say,
     keep: Callable[[], None] = lambda: None,
     gpus: Sequence[str] = (),
+    start: Start = start_here,
 ) -> list[Failure]:
     """Run what is not finished, `at_once` at a time, and return what failed; `keep` is called when one has ended.
 
-    gpus: names of GPUs, one for each of those at once (default: each job sees whatever there is).
+    gpus:  names of GPUs, one for each of those at once (default: each job sees whatever there is).
+    start: where they run; all must see the folders under the same names.
     """
     states = [(job, job.state()) for job in jobs]
     waiting = [job for job, now in states if now in ("missing", "begun", "trained")]
     failures = [Failure(job, _told_apart(job)) for job, now in states if now == "other"]
     running: list[_Running] = []
     said: set[str] = set()
+    losses = Counter[str]()
     total = len(waiting)
     if total + len(failures) < len(jobs):
         say(f"{len(jobs) - total - len(failures)} of {len(jobs)} runs are finished already")
@@ -93,9 +96,9 @@ def run_jobs(
         try:
             while waiting or running:
                 before = len(waiting) + len(running)
-                _start_some(waiting, running, at_once, say, said, gpus)
+                _start_some(waiting, running, at_once, say, said, gpus, start)
                 time.sleep(LOOK_EVERY_S)
-                failures += _finish_some(waiting, running, total, say)
+                failures += _finish_some(waiting, running, total, say, said, losses)
                 if len(waiting) + len(running) < before:
                     keep()
         except BaseException:
@@ -111,25 +114,42 @@ def _told_apart(job: Job) -> str:
 
 
 def _start_some(
-    waiting: list[Job], running: list[_Running], at_once: int, say: Say, said: set[str], gpus: Sequence[str]
+    waiting: list[Job],
+    running: list[_Running],
+    at_once: int,
+    say: Say,
+    said: set[str],
+    gpus: Sequence[str],
+    start: Start,
 ) -> None:
     elsewhere: set[Path] = set()
     for job in list(waiting):
         if len(running) + len(elsewhere) >= at_once:
             return
-        lock = _lock(job)
-        if lock is None:  # an earlier runner left it behind at work, or it is another runner's, or one of ours
+        now = job.state()  # should somebody else finish it before the lock is ours, training finds nothing to do
+        if now == "finished":
+            waiting.remove(job)
+            say(f"{job.name} was finished meanwhile")
+            continue
+        free = [gpu for gpu in gpus if gpu not in [each.gpu for each in running]]
+        gpu = free[0] if free else None
+        process = None if job.folder in [each.job.folder for each in running] else start(_order(job, now, at_once, gpu))
+        if process is None:  # an earlier runner left it behind at work, or it is another runner's, or one of ours
             _say_once(f"{job.name}: waits for the process at work in {job.folder.name}", said, say)
             if job.folder not in [each.job.folder for each in running]:
                 elsewhere.add(job.folder)
             continue
         waiting.remove(job)
-        if job.state() == "finished":
-            say(f"{job.name} was finished meanwhile")
-            lock.close()
-        else:
-            free = [gpu for gpu in gpus if gpu not in [each.gpu for each in running]]
-            running.append(_start(job, lock, at_once, say, free[0] if free else None))
+        say(f"{job.name}: {({'begun': 'is resumed', 'trained': 'is evaluated'}).get(now, 'starts')}")
+        running.append(_Running(job, now, process, time.monotonic(), gpu))
+
+
+def _order(job: Job, now: State, at_once: int, gpu: str | None) -> Order:
+    # Threads of other processes that wait for one core slow all of them tenfold: who says how many knows why.
+    env = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(max(1, (os.cpu_count() or 1) // at_once))}
+    env |= {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
+    command = job.evaluate if now == "trained" else job.command
+    return Order(command, beside(job, "lock"), beside(job, "log"), now != "missing", os.getcwd(), env)
 
 
 def _say_once(text: str, said: set[str], say: Say) -> None:
@@ -138,57 +158,40 @@ def _say_once(text: str, said: set[str], say: Say) -> None:
         say(text)
 
 
-def _lock(job: Job) -> IO[str] | None:
-    """The lock on the job's folder, or None if a process holds it. The run inherits it, and it ends with the run."""
-    job.folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = beside(job, "lock").open("w")
-    if not lock_descriptor(lock.fileno(), blocking=False):
-        lock.close()
-        return None
-    return lock
-
-
-def _start(job: Job, lock: IO[str], at_once: int, say: Say, gpu: str | None) -> _Running:
-    now = job.state()
-    say(f"{job.name}: {({'begun': 'is resumed', 'trained': 'is evaluated'}).get(now, 'starts')}")
-    # Threads of other processes that wait for one core slow all of them tenfold: who says how many knows why.
-    mine = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(max(1, (os.cpu_count() or 1) // at_once))}
-    mine |= {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
-    with beside(job, "log").open("wb" if now == "missing" else "ab") as log:
-        process = subprocess.Popen(
-            job.evaluate if now == "trained" else job.command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **mine},
-            pass_fds=(lock.fileno(),),
-            start_new_session=True,  # Ctrl-C is for the runner, which asks its runs one by one
-        )
-    return _Running(job, now, process, time.monotonic(), lock, gpu)
-
-
-def _finish_some(waiting: list[Job], running: list[_Running], total: int, say: Say) -> list[Failure]:
+def _finish_some(
+    waiting: list[Job], running: list[_Running], total: int, say: Say, said: set[str], losses: Counter[str]
+) -> list[Failure]:
     failures = []
-    for done in [each for each in running if each.process.poll() is not None]:
+    for done, code in [(each, each.process.poll()) for each in running]:
+        if code is None:
+            continue
         running.remove(done)
-        done.lock.close()
-        job, now = done.job, done.job.state() if done.process.returncode == 0 else None
+        done.process.close()
+        if isinstance(code, Lost):
+            losses[done.job.name] += code.gone
+            if losses[done.job.name] == LOSSES:
+                failures.append(Failure(done.job, f"its process was lost {LOSSES} times: {code.reason}"))
+                continue
+            _say_once(f"{done.job.name}: {code.reason}", said, say)
+            waiting.append(done.job)
+            continue
+        job, now = done.job, done.job.state() if code == 0 else None
         minutes = f"{(time.monotonic() - done.began) / 60:.1f} min"
         if now == "trained" and done.before != "trained":
             say(f"{job.name}: trained in {minutes}")
             waiting.insert(0, job)
             continue
         if now != "finished":
-            failures += _fail(done, waiting)
+            failures += _fail(done, code, waiting)
         place = f"{total - len(waiting) - len(running)}/{total}"
         say(f"{job.name}: {'done in' if now == 'finished' else 'failed after'} {minutes} ({place})")
     return failures
 
 
-def _fail(done: _Running, waiting: list[Job]) -> list[Failure]:
+def _fail(done: _Running, code: int, waiting: list[Job]) -> list[Failure]:
     """Why it failed; those that wait for the same training fail with it, rather than start it again."""
     job, log = done.job, beside(done.job, "log")
-    failures = [Failure(job, f"exit code {done.process.returncode}, the end of {log}:\n{_tail(log)}")]
+    failures = [Failure(job, f"exit code {code}, the end of {log}:\n{_tail(log)}")]
     if done.before != "trained":
         for other in [other for other in waiting if other.folder == job.folder]:
             waiting.remove(other)
@@ -209,16 +212,13 @@ def _stop(running: Sequence[_Running], say: Say) -> None:
         each.process.terminate()
     try:
         deadline = time.monotonic() + PATIENCE_S
-        for each in running:
-            with suppress(subprocess.TimeoutExpired):
-                each.process.wait(max(0.0, deadline - time.monotonic()))
+        while time.monotonic() < deadline and any(each.process.poll() is None for each in running):
+            time.sleep(LOOK_EVERY_S)
     finally:
         for each in running:
             if each.process.poll() is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(each.process.pid, signal.SIGKILL)
-                each.process.wait()
-            each.lock.close()
+                each.process.kill()
+            each.process.close()
 
 
 @contextmanager

@@ -134,6 +134,12 @@ def test_a_run_is_named_after_its_source(source, name, tmp_path, monkeypatch):
     assert run_name(source) == name
 
 
+def test_one_run_is_not_for_a_cluster(recipe, tmp_path, capsys):
+    assert main(["train", str(recipe), "--out", str(tmp_path / "run"), "--ray"]) == 2
+    assert "--ray is for the runs of folds, and this is one run" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_training_needs_a_source(capsys):
     assert main(["train", "--steps", "3"]) == 2
     assert "needs one recipe, folder of images or table, got none" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from saccade.cli import main
-from saccade.predict.shards import ImageList, Shard, finish
+from saccade.predict.shards import Facts, ImageList, Shard, finish, read_facts
 
 
 @pytest.fixture
@@ -67,11 +67,15 @@ def three(tmp_path, monkeypatch) -> list[Path]:
     """Finished shards of seven images, as `predict` leaves them."""
     monkeypatch.chdir(tmp_path)
     images = [f"{number}.png" for number in range(7)]
-    files = [Shard(number, 3).file(Path("out.jsonl")) for number in (1, 2, 3)]
-    for number, file in enumerate(files):
-        file.write_text("".join(json.dumps({"image": name, "error": "x"}) + "\n" for name in images[number::3]))
-        finish(file, ImageList.of(images), ["a", "b"])
-    return files
+    shards = {
+        "0.png 1.png": "out.1-of-3.jsonl",
+        "2.png 3.png": "out.2-of-3.jsonl",
+        "4.png 5.png 6.png": "out.3-of-3.jsonl",
+    }
+    for names, file in shards.items():
+        Path(file).write_text("".join(json.dumps({"image": name, "error": "x"}) + "\n" for name in names.split()))
+        finish(Path(file), Facts(ImageList.of(images), ["a", "b"], False))
+    return [*map(Path, shards.values())]
 
 
 def test_they_are_whole(three):
@@ -92,13 +96,17 @@ def spoil(path: Path, old: str, new: str) -> None:
         (lambda files: files[1].with_suffix(".json").unlink(), "out.2-of-3.jsonl is not finished"),
         (lambda files: Path("out.1-of-2.jsonl").touch(), "overlap: there are some of 2 and some of 3"),
         (lambda files: Path("out.4-of-3.jsonl").touch(), "out.4-of-3.jsonl is no shard"),
-        (lambda files: finish(files[2], ImageList.of("abc"), ["a", "b"]), "a list of images other than out.1-of-3"),
         (
-            lambda files: finish(files[2], ImageList.of(f"{n}.png" for n in range(7)), ["a"]),
+            lambda files: finish(files[2], Facts(ImageList.of("abc"), ["a", "b"], False)),
+            "a list of images other than out.1-of-3",
+        ),
+        (
+            lambda files: finish(files[2], read_facts(files[2])._replace(classes=["a"])),
             "made with classes or decisions other",
         ),
-        (lambda files: shutil.copy(files[0], files[1]), "out.2-of-3.jsonl has too many lines"),
-        (lambda files: spoil(files[1], "4.png", "1.png"), "the lines are not those of the images"),
+        (lambda files: shutil.copy(files[2], files[1]), "out.2-of-3.jsonl has too many lines"),
+        (lambda files: spoil(files[1], "3.png", "1.png"), "the lines are not those of the images"),
+        (lambda files: shutil.copy(files[1], files[0]), "the lines are not those of the images"),
         (lambda files: files[2].write_text(""), "out.3-of-3.jsonl has lost lines"),
         (lambda files: spoil(files[2], '"error"', '"oops"'), "out.3-of-3.jsonl was not written with this model"),
         (lambda files: files[2].with_suffix(".json").write_text("{}"), "out.3-of-3.json: no classes"),

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 from filelock import lock_descriptor
+from ray_nodes import three_nodes
 from tiny_table import pretend
 
 from saccade.reproduce.jobs import Job, list_jobs
 from saccade.runs.run_facts import SCHEMA
+from saccade.training.jobs_on_ray import jobs_on_ray
 from saccade.training.recipe import dump_recipe
 from saccade.training.side_by_side import beside, run_jobs
 
@@ -223,23 +225,29 @@ def test_a_shared_training_that_fails_is_not_tried_again_by_the_other_row(pair):
 
 RUNNER = """
 import pickle, sys
+from contextlib import nullcontext
 from pathlib import Path
+from saccade.training.job_process import start_here
+from saccade.training.jobs_on_ray import jobs_on_ray
 from saccade.training.side_by_side import run_jobs
 jobs = pickle.loads(Path(sys.argv[1]).read_bytes())
 try:
-    run_jobs(jobs, at_once=2, say=lambda text: print(text, flush=True))
+    with jobs_on_ray(sys.argv[2], len(jobs), gpus=1) if sys.argv[2:] else nullcontext() as share:
+        start = share.start if share else start_here
+        run_jobs(jobs, at_once=share.at_once if share else 2, say=lambda text: print(text, flush=True), start=start)
 except KeyboardInterrupt:
     sys.exit(130)
 """
 
 
-def run_apart(jobs: list[Job], folder: Path) -> subprocess.Popen[str]:
-    """A runner in a process of its own, once its first runs have started."""
+def run_apart(jobs: list[Job], folder: Path, *address: str) -> subprocess.Popen[str]:
+    """A runner in a process of its own, on a cluster if there is an address, once its first runs have started."""
     import pickle
 
     (folder / "jobs").write_bytes(pickle.dumps(jobs))
-    runner = subprocess.Popen([sys.executable, "-c", RUNNER, str(folder / "jobs")], stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 30
+    command = [sys.executable, "-c", RUNNER, str(folder / "jobs"), *address]
+    runner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
     while not all((job.folder / "recipe.yaml").is_file() for job in jobs[:2]):
         assert time.monotonic() < deadline, "the runs did not start"
         time.sleep(0.02)
@@ -264,3 +272,47 @@ def test_after_a_killed_runner_the_next_waits_for_what_still_runs(jobs, tmp_path
     assert run_jobs([fake(job) for job in jobs], at_once=2, say=lambda text: None) == []
     assert all(job.state() == "finished" for job in jobs)
     assert [starts(job) for job in jobs] == [1, 1, 1, 1]  # nobody was started twice
+
+
+@pytest.mark.slow
+def test_jobs_on_a_cluster_end_like_those_here_though_a_node_is_killed_and_the_runner_is_stopped(jobs, tmp_path):
+    began = [job.folder / "recipe.yaml" for job in jobs]
+    with three_nodes() as nodes:
+        runner = run_apart([fake(job, 60) for job in jobs], tmp_path, nodes.address)
+        while sum(path.is_file() for path in began) < 3:
+            time.sleep(0.1)
+        time.sleep(1)  # for its handler
+        runner.send_signal(signal.SIGINT)
+        assert runner.wait(60) == 130
+        assert sorted((job.folder / "saved").exists() for job in jobs) == [False, True, True, True]
+        assert sorted(job.state() for job in jobs) == ["begun", "begun", "begun", "missing"]
+        said: list[str] = []
+        with jobs_on_ray(nodes.address, 3, gpus=1) as share:
+            assert share == (1, 0, 3)
+
+            def say(text: str) -> None:
+                said.append(text)
+                if sum(line.endswith(("is resumed", "starts")) for line in said) == 3 and nodes.others[1:]:
+                    wait_for_starts(jobs[:3], 2)  # three runs on three nodes
+                    nodes.kill_one()
+
+            assert run_jobs([fake(job, 15) for job in jobs], at_once=share.at_once, say=say, start=share.start) == []
+    assert [job.state() for job in jobs] == ["finished"] * 4
+    assert sum("its machine is gone" in line for line in said) == 1, said
+    assert sum(starts(job) for job in jobs) in (7, 8)  # three twice, one once; the lost one again if it died
+
+
+def wait_for_starts(jobs: list[Job], count: int) -> None:
+    deadline = time.monotonic() + 120
+    while not all(starts(job) >= count for job in jobs):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_a_job_that_fails_on_a_cluster_is_told_with_the_end_of_its_log(jobs):
+    broken = jobs[0]._replace(command=(sys.executable, "-c", "import sys; print('out of cheese'); sys.exit(3)"))
+    with jobs_on_ray("local", 1, gpus=0) as share:
+        (failure,) = run_jobs([broken], at_once=1, say=lambda text: None, start=share.start)
+    assert "exit code 3" in failure.reason
+    assert "out of cheese" in failure.reason

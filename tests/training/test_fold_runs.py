@@ -114,9 +114,10 @@ def test_evaluation_of_folds_is_joined_again_and_that_of_other_images_is_compare
 
 
 @pytest.mark.slow
-def test_folds_from_the_command_line(spots, tmp_path, capsys):
+@pytest.mark.parametrize("where", [[], ["--ray", "local"]])
+def test_folds_from_the_command_line(spots, tmp_path, capsys, where):
     source, run = write_recipe(tmp_path, spots), str(tmp_path / "run")
-    words = ["train", source, "--steps", "2", "--validate_every", "2", "--out", run]
+    words = ["train", source, "--steps", "2", "--validate_every", "2", "--out", run, *where]
     assert main(words) == 0
     text = capsys.readouterr().out
     assert "all 25 images (95%)" in text
