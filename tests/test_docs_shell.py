@@ -72,5 +72,5 @@ def test_shell_blocks_can_be_typed(page):
     ["saccade predict run photos --outt x", "saccade trian a", "saccade train a --stepz 3", "make cake", "rm -r /"],
 )
 def test_what_is_not_there_is_found(line):
-    with pytest.raises((AssertionError, KeyError, ArgumentError, ValueError)):  # noqa: PT011
+    with pytest.raises((AssertionError, KeyError, ArgumentError, ValueError)):
         check(shlex.split(line))
