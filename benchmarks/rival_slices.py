@@ -26,11 +26,15 @@ def _kept_features(job: Job, size: int) -> Kept:
 
     file = job.out / f"slices-{size}.pt"
     if not file.is_file():
-        began, network = time.perf_counter(), _network(job.weights)
+        began, network = time.process_time(), _network(job.weights)
         pairs = [*job.learn, *job.test]
-        of = {path.name: _features(network, path, size) for path, _ in pairs}
+        of = {}
+        for number, (path, _) in enumerate(pairs):
+            of[path.name] = _features(network, path, size)
+            if number % 50 == 0:
+                print(f"slices of {size} px: {number} of {len(pairs)} images", file=sys.stderr, flush=True)
         part = file.with_suffix(".part")
-        torch.save(Kept(of, (time.perf_counter() - began) / len(pairs))._asdict(), part)
+        torch.save(Kept(of, (time.process_time() - began) / len(pairs))._asdict(), part)
         part.replace(file)
     return Kept(**torch.load(file))
 
@@ -71,18 +75,18 @@ def slices(job: Job) -> Iterator[float]:
     from saccade.tasks.single import Single
     from saccade.training.frozen.heads import fit_glance
 
-    began = time.perf_counter()
+    began = time.process_time()
     kept = _kept_features(job, SLICE_PX)
     features, labels = _pile(job, kept)
     head = fit_glance(features, labels, Single(("sound", "defect")))
-    yield time.perf_counter() - began + kept.seconds * len(job.learn)
+    yield time.process_time() - began + kept.seconds * len(job.learn)
     network = _network(job.weights)
     for path, _ in job.test:
         yield float(head(_features(network, path, SLICE_PX)).diff(dim=1).max())
 
 
 def tuned(job: Job) -> Iterator[float]:
-    began = time.perf_counter()
+    began = time.process_time()
     kept = {size: _kept_features(job, size) for size in SIZES_PX}
     folds = sorted({*job.learn_folds})
 
@@ -99,7 +103,7 @@ def tuned(job: Job) -> Iterator[float]:
     size, decay, refits = max(product(SIZES_PX, DECAYS, REFITS), key=lambda each: precision(*each))
     print(f"fold {job.fold}: slices of {size} px, decay {decay}, fitted anew {refits} times", file=sys.stderr)
     layer = _fit_layer(job, kept[size], decay, refits)
-    yield time.perf_counter() - began + sum(each.seconds for each in kept.values()) * len(job.learn)
+    yield time.process_time() - began + sum(each.seconds for each in kept.values()) * len(job.learn)
     network = _network(job.weights)
     for path, _ in job.test:
         yield float((_features(network, path, size) @ layer[:-1]).max())
