@@ -18,6 +18,7 @@ bad ones are logged and left out: so the number of samples is known, and the sam
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from saccade.data.sample import NO_KIND, Sample, SampleCache
 from saccade.images import BadImage, ImageSource, Sources, open_file, resize_bytes
 from saccade.images.decode import read_pixels
 from saccade.images.decoding_cost import MAX_PIXELS
+from saccade.images.in_shards import at_hand
 from saccade.preparation import Preparation
 from saccade.tasks.task import task_of
 
@@ -110,7 +112,8 @@ class ImageDataset(Dataset[Sample]):
         if self.preparation.mpp:
             whole = self._open(index)
             return whole._replace(image=(whole.image.view(1.0) * 255).round().clamp(0, 255).byte())
-        image = _as_bytes(read_pixels(record.image, max_pixels=self.max_pixels))
+        with at_hand(record.image) as file:
+            image = _as_bytes(read_pixels(Path(file), max_pixels=self.max_pixels))
         size = self.preparation.shown_size((image.shape[-2], image.shape[-1]))
         boxes = _place_boxes(record, (image.shape[-2], image.shape[-1]), size)
         return self._sample(resize_bytes(image[None], size)[0], boxes, index)

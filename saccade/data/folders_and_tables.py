@@ -22,6 +22,7 @@ from saccade.data.label_columns import LabelColumns, find_label_columns, interpr
 from saccade.data.records import SPLIT_NAMES, UNSPLIT, Box, DataError, Record, Records
 from saccade.files import shown
 from saccade.images.image_formats import IMAGE_SUFFIXES
+from saccade.places import origin_of, split_member
 from saccade.tasks.labels import in_order
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -241,6 +242,10 @@ def find_image(root: Path, name: str) -> Path:
     image = Path(os.path.normpath(root / name))
     if not image.is_relative_to(root):
         raise DataError(f"{name!r} leads out of the data folder; give paths relative to {root}")
+    if in_shard := split_member(image):
+        if not (origin_of(root) or in_shard[0].is_file()):
+            raise DataError(f"no shard {in_shard[0].name} in {root}, which {name!r} is to be in; put it there")
+        return image
     for candidate in (image, root / "images" / image.relative_to(root)):
         if candidate.exists() and not candidate.is_dir():  # what is no ordinary file is refused where it is read
             return candidate

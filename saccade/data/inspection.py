@@ -37,6 +37,7 @@ from saccade.images.decode import read_pixels
 from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.images.guarded import SUPPORTED, Guard
 from saccade.images.image_source import open_file
+from saccade.images.in_shards import at_hand
 from saccade.images.pyramid import NotASlideError
 from saccade.images.slide import SlideImage
 
@@ -122,11 +123,11 @@ def examine(
 
 def _examine_file(path: Path, guard: Guard | None, *, max_pixels: int, mpp: float | None, stream: bool) -> Finding:
     try:
-        with blaming(path):
-            scaled = None if mpp is None else open_file(path, mpp=mpp, guard=guard).size
-            slide = _huge_slide(path, guard, max_pixels) if stream else None
+        with at_hand(path) as here, blaming(file := Path(here)):
+            scaled = None if mpp is None else open_file(file, mpp=mpp, guard=guard).size
+            slide = _huge_slide(file, guard, max_pixels) if stream else None
             read = guard.read_pixels if guard else read_pixels
-            pixels = _small_view(slide) if slide else read(path, max_pixels=max_pixels)
+            pixels = _small_view(slide) if slide else read(file, max_pixels=max_pixels)
     except BadImage as error:
         return Finding(None, b"", error)
     size = slide.size if slide else (pixels.shape[0], pixels.shape[1])

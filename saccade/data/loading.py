@@ -12,6 +12,7 @@ from saccade.data.folds import hold_out, with_folds
 from saccade.data.groups import group_by_name
 from saccade.data.records import DataError, Records, describe_alike
 from saccade.data.splits import complete, describe_parted
+from saccade.places import fetch_table, is_url
 
 
 class Format(NamedTuple):
@@ -70,7 +71,7 @@ def load(
     labels: str | None = None,
     **options: str,
 ) -> Records:
-    """The data set at `path`: a folder, a table or an archive of one, with all its splits.
+    """The data set at `path`: a folder, a table or an archive of one, with all its splits; or the URL of shards.
 
     An archive is unpacked beside itself, or into `cache`. `options` go to the loader of a published set
     (`rule` for Swedish signs, `task` for billiard).
@@ -84,7 +85,7 @@ def load(
     >>> load("flowers").counts()["val"]  # doctest: +SKIP
     {'daisy': 12, 'rose': 9}
     """
-    name, found = _find(Path(os.path.abspath(path)), cache)
+    name, found = _find(path, cache)
     if unknown := options.keys() - _options(name):
         raise DataError(f"{path} is of the kind {name!r}, which has no option {', '.join(sorted(unknown))}")
     share = FORMATS[name].val_share if val_share is None else val_share
@@ -106,14 +107,14 @@ def load_folds(
     **options: str,
 ) -> Records:
     """The data set at `path` with its folds, as `load` has them for any `fold`; splits stay as they are given."""
-    name, found = _find(Path(os.path.abspath(path)), None)
+    name, found = _find(path, None)
     records = with_folds(_read(name, found, group, labels, options), folds, seed=seed)
     return records._replace(notes=(*records.notes, *describe_parted(records, "fold")))
 
 
 def has_folds(path: Path | str) -> bool:
     """Whether the data set at `path` is a table with a column `fold`."""
-    name, found = _find(Path(os.path.abspath(path)), None)
+    name, found = _find(path, None)
     return name in ("manifest", "labels") and "fold" in folders_and_tables.read_columns(_labels_file(found))
 
 
@@ -122,7 +123,7 @@ def load_as_given(path: Path | str, *, labels: str | None = None, **options: str
 
     `options` may be those of another kind of data set: what the loader does not take is left out.
     """
-    name, found = _find(Path(os.path.abspath(path)), None)
+    name, found = _find(path, None)
     return _read(name, found, None, labels, {key: options[key] for key in options if key in _options(name)})
 
 
@@ -171,8 +172,9 @@ def _options(name: str) -> set[str]:
     return inspect.signature(FORMATS[name].load).parameters.keys() - {"path", "root", "group", "labels"}
 
 
-def _find(path: Path, cache: Path | None) -> tuple[str, Path]:
+def _find(place: Path | str, cache: Path | None) -> tuple[str, Path]:
     """The format and the folder or file that has it; archives often wrap everything in one more folder."""
+    path = fetch_table(place) if isinstance(place, str) and is_url(place) else Path(os.path.abspath(place))
     if not path.exists():
         raise DataError(f"{path}: no such file or folder; check the path")
     folder = unpack(path, cache) if is_archive(path) else path

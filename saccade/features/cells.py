@@ -77,6 +77,17 @@ def with_mirrored(pixels: Float[Tensor, "B C h w"]) -> Float[Tensor, "2*B C h w"
     return torch.cat([pixels, pixels.flip(-1)])
 
 
+def see_one_way(stages: Stages, pixels: Float[Tensor, "B C h w"]) -> Seen:
+    """What is seen of pictures as they are or, by the toss of a coin, mirrored; cells lie as in the pictures.
+
+    So a network that looks at both learns for the price of one.
+    """
+    if torch.rand(()) < 0.5:
+        return stages(pixels)
+    seen = stages(pixels.flip(-1))
+    return seen._replace(cells=seen.cells.flip(-1))
+
+
 class Attended(NamedTuple):
     """One score per cell, row by row, and what was seen where the scores are high."""
 
@@ -122,7 +133,7 @@ class Cells(nn.Module):
     model, pretrained, weights: as of the feature network backbone.
     stride: patch pixels from one cell to the next.
     heads, width: how many attend to the cells, and how many numbers each of them gives.
-    mirrored: look at the mirror image of each patch, too, and take the mean.
+    mirrored: look at the mirror image of each patch, too, and take the mean; in training look at one of both.
     """
 
     def __init__(
@@ -147,10 +158,11 @@ class Cells(nn.Module):
 
     def forward(self, patches: Float[Tensor, "n C P Q"]) -> Float[Tensor, "n D"]:
         """Features of each patch."""
-        if not self.mirrored:
-            return self.attention(self.stages(patches).cells).context
-        context = self.attention(self.stages(with_mirrored(patches)).cells).context
-        return reduce(context, "(v n) d -> n d", "mean", v=2)
+        if self.mirrored and not self.training:
+            context = self.attention(self.stages(with_mirrored(patches)).cells).context
+            return reduce(context, "(v n) d -> n d", "mean", v=2)
+        seen = see_one_way(self.stages, patches) if self.mirrored else self.stages(patches)
+        return self.attention(seen.cells).context
 
 
 def _find_level(net: nn.Module, model: str, stride: int) -> int:

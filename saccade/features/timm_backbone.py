@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from saccade.places import fetch_from_hub, is_hub_name
 from saccade.registry import register
 
+EARLY = 4  # times smaller than its input is what a layer sees
 ON_HUB = "model.safetensors"  # what timm calls weights there
 
 
@@ -84,6 +85,17 @@ class Backbone(nn.Module):
     def forward(self, patches: Float[Tensor, "n C P Q"]) -> Float[Tensor, "n D"]:
         """Features of each patch."""
         return self.net((patches - self.mean) / self.std)
+
+    def hold_early_layers(self) -> None:
+        """Teach nothing to the layers that see a picture at a quarter of its width or more.
+
+        They see edges and colors, which few images can teach them better, and are most of a step's time and memory.
+        """
+        modules = [f"{info['module']}." for info in self.net.feature_info if info["reduction"] <= EARLY]
+        names = [name for name, _ in self.net.named_parameters()]  # in the order in which they are used
+        early = max((place for place, name in enumerate(names) if name.startswith(tuple(modules))), default=-1) + 1
+        for name in names[:early]:
+            self.net.get_parameter(name).requires_grad_(False)
 
 
 def _find_weights(weights: str, model: str) -> Path:

@@ -22,6 +22,7 @@ from saccade.images.decoding_cost import MAX_PIXELS
 from saccade.images.file import FileImage
 from saccade.images.guarded import Guard
 from saccade.images.image_formats import TIFF_MAGIC
+from saccade.images.in_shards import at_hand
 from saccade.images.pyramid import NotASlideError
 from saccade.images.slide import SlideImage
 from saccade.images.tensor import TensorImage
@@ -50,12 +51,13 @@ def open_file(
     single_file: open no file but this one, whatever it says: for files of strangers
     guard:       read in a process that can be killed
     """
-    with blaming(path):
+    with at_hand(path) as file, blaming(Path(file)):
         try:
-            return SlideImage(path, mpp=mpp, single_file=single_file, guard=guard)
+            # Beside an image that was taken out of a shard no other file is its own.
+            return SlideImage(file, mpp=mpp, single_file=single_file or file is not path, guard=guard)
         except NotASlideError:
             _refuse_microns(path, mpp)
-            return FileImage(path, max_pixels=max_pixels, guard=guard)
+            return FileImage(file, max_pixels=max_pixels, guard=guard)
 
 
 def _refuse_microns(path: Path, mpp: float | None) -> None:

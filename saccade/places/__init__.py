@@ -4,6 +4,7 @@
     fetch        all of it, as a file here
     RangedFile   a file here that is filled as it is read, for formats of which parts are read
     find_files   the files of a folder
+    fetch_member an image of a shard (a tar of images), as a file here
     fetch_tree   files of a folder or table, as a folder here
     find_here    the folder of a model, which may be on a hub
 
@@ -13,6 +14,7 @@ which somebody named, is ever taken for a URL: never a `Path`, never anything th
 
 from saccade.places.fetching import Copy, fetch, fetch_tree
 from saccade.places.hub import fetch_from_hub, find_here, hub_name_of, is_hub_name, send_to_hub
+from saccade.places.members import Member, fetch_member, fetch_table, find_member, origin_of, split_member
 from saccade.places.ranged import Ranged, RangedFile
 from saccade.places.remote import (
     RemoteFile,
@@ -27,21 +29,27 @@ from saccade.places.remote import (
 
 __all__ = [
     "Copy",
+    "Member",
     "Ranged",
     "RangedFile",
     "RemoteFile",
     "UnreachableError",
     "fetch",
     "fetch_from_hub",
+    "fetch_member",
+    "fetch_table",
     "fetch_tree",
     "find_files",
     "find_here",
+    "find_member",
     "hub_name_of",
     "is_folder",
     "is_hub_name",
     "is_url",
     "name_of",
+    "origin_of",
     "parent_of",
     "send_to_hub",
+    "split_member",
     "url_within",
 ]

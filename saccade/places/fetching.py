@@ -5,23 +5,27 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from saccade.places.cache import cache_folder, hold, limit_bytes, make_room, new_file, place_for
 from saccade.places.remote import PIECE_BYTES, RemoteFile, UnreachableError, insist, name_of, url_within
 
 
 class Copy(os.PathLike):
-    """A file here that stays as long as this is there; it travels as the URL, and is fetched again if it must be."""
+    """A file here that stays as long as this is there; it travels as the place it is from, and may be fetched again.
 
-    def __init__(self, url: str, path: Path):
-        self.url, self.path = url, path
+    again: what fetches it from `place`.
+    """
+
+    def __init__(self, path: Path, again: Callable[[Any], Any], place: object):
+        self.path, self._again = path, (again, (place,))
         self._descriptor = hold(path.parent)
 
     def __fspath__(self) -> str:
         return str(self.path)
 
     def __reduce__(self):
-        return fetch, (self.url,)
+        return self._again
 
     def __del__(self):
         with suppress(AttributeError, OSError):
@@ -31,18 +35,21 @@ class Copy(os.PathLike):
 def fetch(place: str | RemoteFile) -> Copy:
     """The file behind a URL, from the cache if it has this version."""
     remote = RemoteFile(place) if isinstance(place, str) else place
-    copy = Copy(remote.url, place_for(remote.key, name_of(remote.url)))
+    copy = Copy(place_for(remote.key, name_of(remote.url)), fetch, remote.url)
     if not copy.path.is_file():
         _write(remote, copy.path)
     return copy
 
 
+def check_fits(name: str, size: int) -> None:
+    """Refuse what is larger than the cache."""
+    if size > (limit := limit_bytes()):
+        raise UnreachableError(name, f"{size:,} bytes, and the cache holds {limit:,} at most: raise SACCADE_CACHE_GB")
+
+
 def _write(remote: RemoteFile, path: Path) -> None:
     limit = limit_bytes()
-    if (remote.size or 0) > limit:
-        raise UnreachableError(
-            remote.url, f"{remote.size or 0:,} bytes, and the cache holds {limit:,} at most: raise SACCADE_CACHE_GB"
-        )
+    check_fits(remote.url, remote.size or 0)
     make_room(remote.size or 0)
     with new_file(path) as part:
         if remote.ranged:

@@ -5,7 +5,7 @@
     RUN/best, RUN/last  models for `load_model`          RUN/checkpoints   what the run needs to resume
     RUN/evaluation      what the best model says of each image (SPLIT.csv), and how good that is (SPLIT.json)
     RUN/panels          how the selection sharpened      RUN/warnings.csv  what the collapse watch found
-    RUN/frozen          the models of a frozen start: blind to the validation images, and seeing them
+    RUN/frozen          the models of a frozen start: blind to the validation images, seeing them, and on trial
     RUN/report.html     all of it to look at             RUN/.lock         held by the process that trains there
 
 Whoever wants something of a run asks here; no other module knows a file's name or what is in it.
@@ -65,6 +65,7 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
         self.frozen_blind = self.path / "frozen" / "blind"
         self.frozen_seeing = self.path / "frozen" / "seeing"
+        self.frozen_on_trial = self.path / "frozen" / "on_trial"
         self._evaluation = self.path / "evaluation"
         self._panels = self.path / "panels"
         self._lock_file = self.path / ".lock"
@@ -74,6 +75,11 @@ class RunFolder:
     def name(self) -> str:
         """What people call the run."""
         return self.path.resolve().name
+
+    @property
+    def trial(self) -> "RunFolder":
+        """Where tuning is tried; gone when that is decided."""
+        return RunFolder(self.path / "frozen" / "trial", writes=self.writes)
 
     # ---- whose folder it is
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.extraction.receptive_field import ReceptiveField
-from saccade.features.cells import CellAttention, Stages, with_mirrored
+from saccade.features.cells import CellAttention, Stages, see_one_way, with_mirrored
 from saccade.module_modes import do_weights_follow, evaluating
 from saccade.registry import register
 from saccade.scorer.scored import Scored
@@ -31,6 +31,7 @@ class BackboneScorer(nn.Module):
               are its options in the config).
     heads, width: how many attend to the cells, and how many numbers each of them gives.
     mirrored: look at the mirror image of the view, too: the context is the mean of both, scores are of the view itself.
+              In training one of both is looked at.
     glance:   whether the context also holds the network's features of the whole view.
     tiles:    whether cells cover the whole view, as the aligned geometry wants; there is no other way here.
     """
@@ -79,12 +80,17 @@ class BackboneScorer(nn.Module):
 
     def forward(self, view: Float[Tensor, "B C h w"]) -> Scored:
         """One score per cell, row by row, and the context: attended cells, then the glance."""
-        cells, glance = self.stages(with_mirrored(view) if self.mirrored else view)
+        if self.mirrored and not self.training:
+            return self._see_both_ways(view)
+        cells, glance = see_one_way(self.stages, view) if self.mirrored else self.stages(view)
+        scores, context = self.attention(cells)
+        return Scored(scores, torch.cat([context, glance], dim=1))
+
+    def _see_both_ways(self, view: Float[Tensor, "B C h w"]) -> Scored:
+        cells, glance = self.stages(with_mirrored(view))
         scores, context = self.attention(cells)
         seen = torch.cat([context, glance], dim=1)
-        if self.mirrored:
-            scores, seen = scores[: len(view)], reduce(seen, "(v b) e -> b e", "mean", v=2)
-        return Scored(scores, seen)
+        return Scored(scores[: len(view)], reduce(seen, "(v b) e -> b e", "mean", v=2))
 
 
 def _place_cells_again(scorer: BackboneScorer, _: Any) -> None:

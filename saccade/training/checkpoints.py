@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from saccade.files import shown, told, whole_file
 from saccade.runs import RunFolder
@@ -82,41 +84,50 @@ class BestModel:
     """Keeps the best model and the last one.
 
     best_by: the number of the validation that says which is the best; None takes the last one.
-    answers_at_once: the model answers before its first step, so that training must make it better.
+
+    A model that answered before its first step stays until a later one loses less on the same images, by more than a
+    standard error of the differences: less may be chance.
     """
 
-    def __init__(self, files: RunFolder, best_by: str | None, *, answers_at_once: bool = False):
+    def __init__(self, files: RunFolder, best_by: str | None):
         self.files = files
         self.best_by = best_by
-        self.answers_at_once = answers_at_once
         self.best: float | None = None
         self.step = 0
-        self.margin = 0.0
+        self.to_beat: Tensor | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The best value so far, after how many labeled steps it was reached, and by how much it must be beaten."""
-        return {"best": self.best, "step": self.step, "margin": self.margin}
+        """The best value so far, after how many labeled steps it was reached, and the losses that must be beaten."""
+        return {"best": self.best, "step": self.step, "to_beat": self.to_beat}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Those of the run that is resumed."""
-        self.best, self.step, self.margin = (state_dict[name] for name in ("best", "step", "margin"))
+        self.best, self.step, self.to_beat = (state_dict[name] for name in ("best", "step", "to_beat"))
 
-    def keep(self, model: System, labeled_step: int, measures: Mapping[str, float], *, margin: float = 0.0) -> None:
-        """Write the model of a validation as the last one, and as the best one if it is.
+    def begin(self, model: System, measures: Mapping[str, float], losses: Float[Tensor, " n"]) -> None:
+        """Keep a model that answers before its first step; `losses` are those of the validation images."""
+        self.best, self.to_beat = self._value(0, measures), losses
+        self._write(model, self.files.best)
+        self._write(model, self.files.last)
 
-        margin: by how much a model that answers at once must be beaten to be replaced.
-        """
+    def keep(
+        self, model: System, labeled_step: int, measures: Mapping[str, float], losses: Float[Tensor, " n"]
+    ) -> None:
+        """Write the model of a validation as the last one, and as the best one if it is."""
         value = self._value(labeled_step, measures)
         # Weights that are lost still answer something, and may be right by chance.
         sound = math.isfinite(value) and math.isfinite(measures["loss"])
-        # Of equals the later one: a few validation images are soon all answered right, long before training has ended.
-        # But a model that answered before its first step stays unless the gain is more than chance.
-        answered = self.answers_at_once and self.step == 0
-        better = self.best is None or (value > self.best + self.margin if answered else value >= self.best)
-        if (labeled_step > 0 or self.answers_at_once) and sound and better:
-            self.best, self.step, self.margin = value, labeled_step, margin
+        if labeled_step > 0 and sound and self._is_better(value, losses):
+            self.best, self.step, self.to_beat = value, labeled_step, None
             self._write(model, self.files.best)
         self._write(model, self.files.last)
+
+    def _is_better(self, value: float, losses: Float[Tensor, " n"]) -> bool:
+        if self.to_beat is not None and self.best_by is not None:
+            gain = self.to_beat - losses
+            return bool(gain.mean() > gain.std() / len(gain) ** 0.5)
+        # Of equals the later one: a few validation images are soon all answered right, long before training has ended.
+        return self.best is None or value >= self.best
 
     def _value(self, labeled_step: int, measures: Mapping[str, float]) -> float:
         """How good the model is, the higher the better."""

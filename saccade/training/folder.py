@@ -13,14 +13,14 @@ from saccade.training.recipe import Recipe, dump_recipe, load_recipe
 
 def check_folder(folder: RunFolder, recipe: Recipe) -> None:
     """Refuse a run folder that holds another run, or something else; a run that came to nothing does not count."""
-    if not folder.is_free() and (lines := differences(_settings(_there(folder)), _settings(recipe))):
+    if not folder.is_free() and (lines := differences(settings(_there(folder)), settings(recipe))):
         raise ValueError(
             f"{folder.path} holds a run with other settings ({'; '.join(lines)}): give another folder with --out, "
             "or the same settings to resume"
         )
 
 
-def _settings(recipe: Recipe) -> dict[str, Any]:
+def settings(recipe: Recipe) -> dict[str, Any]:
     """The recipe without what changes nothing, how images are read and where numbers go: a run may resume otherwise."""
     data = replace(recipe.data, workers=None, cache_gb=0.0)
     return yaml.safe_load(dump_recipe(replace(recipe, data=data, logger=None)))

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from saccade.data.augment import Pictures, build_augmentation
 from saccade.data.dataset import Batch, ImageDataset
+from saccade.features.timm_backbone import Backbone
 from saccade.images import Sources, unit_range
 from saccade.model import PatchSelectionModel
 from saccade.options import check_options, read_options
@@ -47,6 +48,11 @@ class Learner(nn.Module):
         self.full_sigma: float | None = self.model.selection and self.model.selection.sigma
         weight = train.task.class_weight(targets(train)) if recipe.class_weights else None
         self.register_buffer("class_weight", weight, persistent=False)
+        if recipe.training.frozen:
+            for module in model.modules():
+                if isinstance(module, Backbone):
+                    module.hold_early_layers()
+        self.train()
 
     def train(self, mode: bool = True) -> "Learner":
         """Heads of a frozen start were fitted to the statistics that its networks came with: those stay."""

@@ -14,15 +14,15 @@ from lightning.fabric import Fabric
 from rich.console import Console
 
 from saccade.data.dataset import ImageDataset
-from saccade.evaluation import Predictions
+from saccade.evaluation.sureness import as_sure_as_right
 from saccade.runs import RunFolder
 from saccade.runs.run_facts import Facts
-from saccade.tasks.task import Task
 from saccade.training.batches import training_loader
 from saccade.training.checkpoints import BestModel, resume, save_checkpoint
 from saccade.training.evaluations import run_through
 from saccade.training.interrupts import Stopped, StopRequest
 from saccade.training.learner import Learned, Learner
+from saccade.training.machines import check_same_step
 from saccade.training.observers import CollapseWatch, Panels, Progress
 from saccade.training.optimizers import clip_gradients, make_optimizer, prepare_step
 from saccade.training.run_log import RunLog
@@ -44,11 +44,13 @@ def fit(
     model, recipe, plan = learner.model, learner.recipe, learner.plan
     module, fabric_optimizer = fabric.setup(learner, make_optimizer(model, recipe))
     optimizer, precision = fabric_optimizer.optimizer, fabric.strategy.precision
-    best_by = None if recipe.final else recipe.best_by or model.task.best_by
-    best = BestModel(files, best_by, answers_at_once=recipe.training.frozen)
+    # Of a tuning that a trial found better the validation images, which are few, do not decide.
+    best_by = None if recipe.final or recipe.training.trial else recipe.best_by or model.task.best_by
+    best = BestModel(files, best_by)
     watch = CollapseWatch(files, learner)
     parts = {"model": model, "optimizer": optimizer, "precision": precision, "best": best, "watch": watch}
     first = resume(files.checkpoints, parts)
+    check_same_step(fabric, first, files)
     if first:
         console.print(f"resuming at step {first} of {files.path}", soft_wrap=True, markup=False)
     progress, panels = Progress(console), Panels(files, learner, data["val"], first=first)
@@ -68,8 +70,12 @@ def fit(
         progress.validated(step, evaluated.measures)
         watch.validated(step, evaluated.predictions, model.task)
         panels.show(step, log.board)
-        margin = standard_error(evaluated.predictions, model.task) if step == 0 else 0.0
-        best.keep(model, plan.labeled_step(step), evaluated.measures, margin=margin)
+        predictions = evaluated.predictions
+        losses = as_sure_as_right(model.task, predictions.logits, predictions.label).losses
+        if step == 0:  # a frozen start
+            best.begin(model, evaluated.measures, losses)
+        else:
+            best.keep(model, plan.labeled_step(step), evaluated.measures, losses)
 
     batches = training_loader(data["train"], recipe, first=first, rank=fabric.global_rank, world=fabric.world_size)
     with stop.listening(), log, progress.training(learner, first):
@@ -102,12 +108,6 @@ def fit(
             if stops:
                 raise Stopped(f"stopped at step {done}")
     return best
-
-
-def standard_error(predictions: Predictions, task: Task) -> float:
-    """Of the log-loss over validation images: a gain below it may be chance."""
-    losses = task.losses(predictions.logits, predictions.label).sum(dim=1)
-    return float(losses.std() / len(losses) ** 0.5)
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:

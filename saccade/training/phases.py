@@ -164,6 +164,8 @@ class Training:
         sigma: let the selection's noise fall linearly to_zero, or stay constant
         evenly: show images of each class as often as of any other: true, or the share of the labeled steps, at first
         frozen: begin with heads fitted to the features of a network that is held still, and with what they decide
+        trial: after a frozen start, tune only if that helps in a trial, judged by a third of the training images: for
+            validation images that are too few to tell
         patch_sizes: sides of square patches, of which a frozen start takes the one that answers best on images it never
             saw (default: model.extraction.patch alone)
         phases: all phases, written out, instead of the above
@@ -177,13 +179,12 @@ class Training:
     sigma: Literal["to_zero", "constant"] | None = None
     evenly: bool | float | None = None
     frozen: bool = False
+    trial: bool = False
     patch_sizes: list[int] | None = None
     phases: list[Phase] | None = None
 
     def __post_init__(self) -> None:
         check_ranges("training", self, guided=SHARE, evenly=SHARE)
-        if self.patch_sizes is not None and not self.frozen:
-            raise ValueError("training.patch_sizes: only a frozen start chooses between them: set training.frozen too")
         if self.patch_sizes is not None and (not self.patch_sizes or min(self.patch_sizes) < 1):
             raise ValueError(f"training.patch_sizes is {self.patch_sizes}: expected sides in pixels, such as [128, 96]")
 

@@ -22,6 +22,7 @@ from jsonargparse import ActionConfigFile, ArgumentParser, Namespace  # pyright:
 
 from saccade.config import Stages
 from saccade.options import AT_LEAST_ONE, KEYS, NOT_NEGATIVE, POSITIVE, Range, check_ranges, describe, fits
+from saccade.places import is_url
 from saccade.plain_trees import read_yaml
 from saccade.recipes import find_recipe
 from saccade.training.phases import Plan, Training
@@ -43,7 +44,8 @@ class DataOptions:
     """Where images come from and what happens to them on the way.
 
     Args:
-        path: a folder with one folder per class, a .csv or .tsv table, a published set, or an archive of one
+        path: a folder with one folder per class, a .csv or .tsv table, a published set, or an archive of one; or the
+            URL of shards
         generate: make the data at `path` first: the generator's name and its options
         options: options of a published set's loader, such as the task of billiard
         group: which images belong together and are never parted: a column of the table (default: group, if there is
@@ -185,7 +187,8 @@ class Recipe:
         generate = data.generate and {
             key: os.path.abspath(value) if key == "source" and value else value for key, value in data.generate.items()
         }
-        return replace(self, data=replace(data, path=data.path and os.path.abspath(data.path), generate=generate))
+        path = data.path if data.path is None or is_url(data.path) else os.path.abspath(data.path)
+        return replace(self, data=replace(data, path=path, generate=generate))
 
     def check_together(self) -> None:
         """Refuse values that cannot go together; each alone was looked at when it was set."""
@@ -202,6 +205,9 @@ class Recipe:
                 f"data.augmentation is {self.data.augmentation.get('name')} and steps is 0: a frozen start looks at "
                 "images as they are, so leave --augment out, or give --steps"
             )
+        for name, given in (("trial", self.training.trial), ("patch_sizes", self.training.patch_sizes)):
+            if given and not self.training.frozen:
+                raise ValueError(f"training.{name} belongs to a frozen start: set training.frozen too, or leave it out")
         if self.final and self.training.frozen:
             raise ValueError(
                 "final is true and training.frozen too, which asks the validation images what to make the model of: "

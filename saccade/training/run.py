@@ -35,9 +35,10 @@ from saccade.training.defaults import refuse_too_small, sample_sizes
 from saccade.training.devices import make_fabric, share_norms
 from saccade.training.evaluations import calibrate, run_through, save_evaluation
 from saccade.training.folder import check_folder
-from saccade.training.frozen import begin_frozen
+from saccade.training.frozen import begin_frozen, try_tuning
 from saccade.training.learner import Learner
 from saccade.training.loop import fit
+from saccade.training.machines import check_alike, check_processes, check_shared, launch, naming_lost
 from saccade.training.observers import Progress
 from saccade.training.recipe import Recipe, dump_recipe, load_recipe
 from saccade.training.tracking import Tracker, check_logger, tracking
@@ -67,6 +68,7 @@ def train(
     check_recipe(recipe)
     check_folder(files, recipe)
     check_logger(recipe.logger)
+    check_processes(recipe)
     if files.finished:
         console.print(f"{files.path} is finished; give another folder to train again", soft_wrap=True, markup=False)
         return files.path
@@ -76,7 +78,7 @@ def train(
     learner = make_learner(recipe, data)
     for dataset in data.values():
         refuse_too_small(dataset.records, learner.model)
-    fabric.launch()  # other processes come here by themselves
+    launch(fabric, recipe, console)
     files.writes = fabric.is_global_zero
     console = console if fabric.is_global_zero else Console(quiet=True)
     for note in data["train"].records.notes:
@@ -84,7 +86,8 @@ def train(
     if positive := learner.model.config.positive:
         told = f"average precision and AUROC are those of the class {positive!r}"
         console.print(shown(told), soft_wrap=True, highlight=False, markup=False)
-    with files.alone() if files.writes else nullcontext():
+    with files.alone() if files.writes else nullcontext(), naming_lost(recipe):
+        check_alike(fabric, recipe, data)
         _train_in(files, fabric, learner, data, console)
     return files.path
 
@@ -94,6 +97,7 @@ def _train_in(
 ) -> None:
     recipe = learner.recipe
     files.claim(dump_recipe(recipe))
+    check_shared(fabric, files)
     facts = files.begin(
         seed=recipe.seed,
         parameters=sum(p.numel() for p in learner.model.parameters()),
@@ -120,11 +124,14 @@ def _train_tracked(
         with naming_what_is_full(files.path):
             if recipe.training.frozen:
                 learner = begin_frozen(files, fabric, learner, data, facts, console)
-            if not recipe.steps:
+            tunes = recipe.steps > 0
+            if tunes and recipe.training.trial:
+                tunes = try_tuning(files, fabric, recipe, data, facts, console)
+            if not tunes:
                 files.keep(files.frozen_blind)
             if fabric.world_size > 1 and fabric.device.type == "cuda":
                 learner.model = share_norms(learner.model)
-            step = fit(fabric, learner, data, files, facts, console, tracker).step if recipe.steps else 0
+            step = fit(fabric, learner, data, files, facts, console, tracker).step if tunes else 0
     finally:
         facts.count_seconds()
     fabric.barrier()  # the best model is on the disk

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from saccade.features import Cells
-from saccade.features.cells import CellAttention, Stages
+from saccade.features.cells import CellAttention, Stages, see_one_way
 
 
 @pytest.mark.parametrize("to_the_end", [False, True])
@@ -59,6 +59,23 @@ def test_at_first_all_cells_count_alike():
     attention = CellAttention(5, heads=2, width=4).eval()
     cells = torch.randn(1, 5, 3, 4)
     assert_close(attention(cells).context, F.relu(attention.describe(cells)).mean(dim=(2, 3)))
+
+
+def test_in_training_one_of_both_ways_is_seen_and_lies_as_the_picture_does():
+    torch.manual_seed(0)
+    stages = Cells(model="resnet18", width=4).stages.eval()
+    pixels, seen = torch.rand(2, 3, 32, 64), []
+    plain, mirrored = stages(pixels), stages(pixels.flip(-1))
+    for seed in range(8):
+        torch.manual_seed(seed)
+        coin = torch.rand(()) < 0.5
+        torch.manual_seed(seed)
+        cells, whole = see_one_way(stages, pixels)
+        assert_close(cells, plain.cells if coin else mirrored.cells.flip(-1))
+        assert_close(whole, (plain if coin else mirrored).whole)
+        seen.append(bool(coin))
+    assert set(seen) == {True, False}
+    assert not torch.allclose(plain.cells, mirrored.cells.flip(-1), atol=1e-3)
 
 
 def test_a_stride_that_no_stage_has_is_refused():

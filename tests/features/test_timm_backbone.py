@@ -70,3 +70,20 @@ def test_weights_of_another_network_or_a_damaged_file_are_refused_in_one_sentenc
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(ValueError, match=r"does not hold the weights of resnet18 .* is the file whole"):
         Backbone(model="resnet18", weights=str(path))
+
+
+@pytest.mark.parametrize(
+    ("model", "first"),
+    [
+        ("resnet18", "layer2.0.conv1.weight"),
+        ("tf_efficientnet_lite0", "blocks.2.0.conv_pw.weight"),
+        ("convnext_atto", "stages.1.downsample.0.weight"),
+    ],
+)
+def test_held_early_layers_are_all_before_the_stage_at_an_eighth(model, first):
+    backbone = Backbone(model=model)
+    names = [name for name, _ in backbone.net.named_parameters()]
+    backbone.hold_early_layers()
+    backbone(torch.rand(2, 3, 64, 64)).sum().backward()
+    taught = [name for name, parameter in backbone.net.named_parameters() if parameter.grad is not None]
+    assert taught == names[names.index(first) :]

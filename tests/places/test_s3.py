@@ -1,12 +1,17 @@
 """S3, by a server on loopback: what fsspec does over there is what it does over HTTP, credentials included."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
+from tiny import make_spots
 
+from saccade.data.loading import load
+from saccade.data.sharding import plan_shards, write_shards
 from saccade.images import open_image, open_url
-from saccade.places import UnreachableError, fetch, find_files
+from saccade.images.in_shards import at_hand
+from saccade.places import UnreachableError, fetch, find_files, members
 
 boto3 = pytest.importorskip("boto3", reason="boto3 is not installed: pip install 'saccade[dev]'")
 pytest.importorskip("s3fs", reason="s3fs is not installed: pip install 's3fs'")
@@ -40,6 +45,19 @@ def test_folders_files_and_tiles(bucket, slide):
     box = torch.tensor([[1000, 700, 1100, 800]])
     source = open_url("s3://images/slides/1.tif")
     torch.testing.assert_close(source.regions(box), open_image(slide).regions(box), rtol=0, atol=0)
+
+
+def test_shards_are_read_in_parts(bucket, tmp_path, monkeypatch):
+    records = load(spots := make_spots(tmp_path / "spots", 20))
+    list(write_shards(records, tmp_path / "shards", plan_shards(records, 10**6)))
+    for path in (tmp_path / "shards").iterdir():
+        bucket.upload_file(str(path), "images", f"shards/{path.name}")
+    members._shard.cache_clear()
+    monkeypatch.setenv("SACCADE_CACHE_GB", "0.00005")  # no whole shard has room
+    for record, original in zip(load("s3://images/shards").records, records.records, strict=True):
+        assert record.image.name == original.image.name
+        with at_hand(record.image) as file:
+            assert Path(file).read_bytes() == (spots / "images" / record.image.name).read_bytes()
 
 
 def test_what_is_not_there_is_said(bucket):

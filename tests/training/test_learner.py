@@ -6,10 +6,12 @@ import pytest
 import torch
 from tiny import make_spots, tiny_recipe
 from tiny_fit import make_parts
+from torch import nn
 
 from saccade.data.dataset import collate
 from saccade.preparation import Preparation
 from saccade.training.batches import targets
+from saccade.training.learner import Learner
 from saccade.training.phases import LabelFreeOptions, Training
 
 
@@ -69,6 +71,17 @@ def test_where_all_patches_are_looked_at_there_is_nothing_to_guide(spots):
 def test_an_option_that_the_loss_does_not_have_is_named(spots):
     with pytest.raises(ValueError, match="has no option 'entropy_coeficient': it takes entropy_coefficient"):
         make_parts(tiny_recipe(spots, training=Training(loss={"entropy_coeficient": 0.1})))
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_after_a_frozen_start_the_statistics_stay_that_its_heads_were_fitted_to(frozen, spots):
+    recipe = tiny_recipe(spots, training=Training("tuned", frozen=frozen))
+    learner, data = make_parts(recipe)
+    learner = Learner(learner.model.train(), recipe, data["train"])  # as it is after weights were loaded
+    norm = next(module for module in learner.modules() if isinstance(module, nn.BatchNorm2d))
+    before = norm.running_mean.clone()
+    learner(collate([data["train"][number] for number in range(4)]), 0)
+    assert norm.running_mean.equal(before) == frozen
 
 
 def test_classes_weigh_the_same_as_a_whole(spots):

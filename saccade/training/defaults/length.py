@@ -23,7 +23,7 @@ from saccade.training.recipe import VALIDATIONS, Recipe
 TIMED = 3  # steps, or batches of validation images, after one that makes ready
 TRAINING_SHARE = 0.85  # of the time; validations and checkpoints take the rest, if a few of them do not need more
 FEWEST_VALIDATIONS = 4
-FROZEN_SHARE = 0.5  # of the time that is left for tuning after a frozen start
+TUNING_SHARE = 0.6  # of the time that is left for tuning after a frozen start; with a trial it is tuned twice
 FEWEST_STEPS = 50
 WORTH_IT = 1.25  # times as fast: bfloat16 is not as exact, so it must be clearly faster
 
@@ -57,7 +57,7 @@ def fit_into(
     spans = recipe.plan.spans
     fixed = sum((span.end - span.begin) * seconds[span.phase.name] for span in spans if not span.phase.labeled)
     each = sum(span.phase.share * seconds[span.phase.name] for span in spans)
-    budget = 60 * minutes * (FROZEN_SHARE if recipe.training.frozen else 1.0)
+    budget = 60 * minutes * (TUNING_SHARE if recipe.training.frozen else 1.0) / (2 if recipe.training.trial else 1)
     validation = _time_validation(recipe, learner, data["val"])
     room = (1 - TRAINING_SHARE) * budget
     validations = min(max(int(room / max(validation, room / VALIDATIONS)), FEWEST_VALIDATIONS), VALIDATIONS)

@@ -4,17 +4,10 @@ import random
 import threading
 import urllib.request
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any
 
-from PIL import ExifTags, Image, UnidentifiedImageError
-
 from saccade.data.records import DataError, Records
-from saccade.images import open_file
-from saccade.images.decode import open_lazily
-from saccade.images.image_formats import SLIDE_SUFFIXES
-from saccade.images.pyramid import open_pyramid
-from saccade.images.tiff import open_tiff
+from saccade.images.header_sizes import upright_size
 
 TIMEOUT_S = 2.0
 
@@ -28,7 +21,7 @@ def sample_sizes(records: Records, count: int = 200, *, mpp: float | None = None
     """
     paths = [record.image for record in records.records]
     drawn = random.Random(0).sample(paths, min(count, len(paths)))
-    sizes = [size for path in drawn if (size := _header_size(path, mpp))]
+    sizes = [size for path in drawn if (size := upright_size(path, mpp))]
     if not sizes:
         raise DataError(
             f"{records.root}: none of {len(drawn)} images can be read; `saccade data check {records.root}` says why"
@@ -42,7 +35,7 @@ def refuse_too_small(records: Records, model: Any) -> None:
     if slots is None or not hasattr(model, "grid") or model.config.preparation.resize:
         return
     mpp = model.config.preparation.mpp
-    sizes = {record.image: _header_size(record.image, mpp) for record in records.records}
+    sizes = {record.image: upright_size(record.image, mpp) for record in records.records}
     room = {size: _candidates(model, size) for size in {*sizes.values()} if size}
     small = [(image, size) for image, size in sizes.items() if size and room[size] < slots]
     if small:
@@ -59,44 +52,6 @@ def _candidates(model: Any, size: tuple[int, int]) -> int:
         return model.grid(size).num_candidates
     except ValueError:  # the view is smaller than what a score looks at
         return 0
-
-
-def _header_size(path: Path, mpp: float | None = None) -> tuple[int, int] | None:
-    if mpp is not None:
-        return open_file(path, mpp=mpp).size  # a slide that does not say its microns is told now
-    # Some scanners' files are a small picture to Pillow, and others none at all.
-    if path.suffix.lower() in SLIDE_SUFFIXES and (size := _slide_size(path)):
-        return size
-    try:
-        with open_lazily(path) as image:
-            width, height = image.size
-            return (width, height) if _lies_on_its_side(image) else (height, width)
-    except UnidentifiedImageError:
-        return _tiff_size(path)  # slides, and the TIFFs that Pillow does not know
-    except Exception:  # damaged files can raise anything here
-        return None
-
-
-def _slide_size(path: Path) -> tuple[int, int] | None:
-    try:
-        return open_pyramid(path).sizes[0]
-    except Exception:
-        return None
-
-
-def _lies_on_its_side(image: Image.Image) -> bool:
-    # A PNG may carry its orientation behind the pixels; to find out there is none, Pillow would decode it whole.
-    if image.format == "PNG" and "exif" not in image.info:
-        return False
-    return image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8)
-
-
-def _tiff_size(path: Path) -> tuple[int, int] | None:
-    try:
-        with open_tiff(path) as file:
-            return file.pages.first.imagelength, file.pages.first.imagewidth
-    except Exception:
-        return None
 
 
 def weights_within_reach(model: str) -> bool:

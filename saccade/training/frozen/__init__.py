@@ -2,5 +2,6 @@
 
 from saccade.training.frozen.begin import begin_frozen
 from saccade.training.frozen.frozen_start import Answer, FrozenStart, fit_frozen
+from saccade.training.frozen.trial import try_tuning
 
-__all__ = ["Answer", "FrozenStart", "begin_frozen", "fit_frozen"]
+__all__ = ["Answer", "FrozenStart", "begin_frozen", "fit_frozen", "try_tuning"]

@@ -45,10 +45,12 @@ def begin_frozen(
         start = fit_frozen(learner.model.config, *records, sizes, seed=recipe.seed, batches=batches, watch=watch)
         console.print(show(start))
         facts.note(frozen=_describe(start), parameters=sum(p.numel() for p in start.blind.parameters()))
+        if recipe.training.trial:
+            start.on_trial.save_pretrained(files.frozen_on_trial)
         start.seeing.save_pretrained(files.frozen_seeing)
-        start.blind.save_pretrained(files.frozen_blind)  # last: where it is, the other is too
+        start.blind.save_pretrained(files.frozen_blind)  # last: where it is, the others are too
     fabric.barrier()
-    return Learner(load_model(files.frozen_blind).train(), recipe, data["train"])
+    return Learner(load_model(files.frozen_blind), recipe, data["train"])
 
 
 def show(start: FrozenStart) -> Table:

@@ -41,10 +41,11 @@ Batches = Callable[[str], Iterable[Batch]]
 
 
 class FrozenStart(NamedTuple):
-    """The answers that were learnt, which of them the model adds up, and the model: blind to val, and seeing it.
+    """The answers that were learnt, which of them the model adds up, and the model three times.
 
     patches:  by what they are chosen; None if a plain network on the view is the better model.
     mirrored: whether mirror images are looked at, too.
+    blind:    has not seen the validation images; `on_trial` not the first part of the training images.
     """
 
     answers: tuple[Answer, ...]
@@ -52,6 +53,7 @@ class FrozenStart(NamedTuple):
     patches: str | None
     mirrored: bool
     blind: System
+    on_trial: System
     seeing: System
 
 
@@ -119,12 +121,12 @@ def fit_frozen(
     taken = read.together if gain.mean() > needed else view
     if taken is by_glance:
         plain = fit_plain(config, judge, lambda: batches("views"))
-        return FrozenStart((*answers, plain.answer), plain.answer, None, False, plain.blind, plain.seeing)
-    fitted = (
-        _install(read.model, taken.parts, teacher.standard, glance.blind[0], where.blind[0], read.heads.blind[0]),
-        _install(read.model, taken.parts, teacher.standard, glance.seeing, where.seeing, read.heads.seeing),
-    )
-    return FrozenStart(answers, taken, "detail" if view is by_glance else "search", mirrored, *fitted)
+        return FrozenStart((*answers, plain.answer), plain.answer, None, False, *plain.models)
+    made = [
+        _install(read.model, taken.parts, teacher.standard, *heads)
+        for heads in zip(glance.kept, where.kept, read.heads.kept, strict=True)
+    ]
+    return FrozenStart(answers, taken, "detail" if view is by_glance else "search", mirrored, *made)
 
 
 def _read(

@@ -27,7 +27,7 @@ Head = TypeVar("Head", bound=nn.Module)
 
 DECAY = 3e-2  # of the glance: λ ‖W‖² on features of unit variance
 LR, WEIGHT_DECAY, BATCH = 3e-3, 1e-2, 8
-PASSES, FEWEST_STEPS, MOST_STEPS = 6, 200, 1500
+PASSES, FEWEST_STEPS, MOST_STEPS = 6, 200, 1000
 LABEL_FREE_PASSES = 18  # nothing is learnt by heart without labels
 
 
@@ -37,6 +37,11 @@ class CrossFitted(Generic[Head]):
 
     blind: list[Head]
     seeing: Head
+
+    @property
+    def kept(self) -> tuple[Head, Head, Head]:
+        """Those that models are made of: blind to the first part, blind to the second, and seeing everything."""
+        return self.blind[0], self.blind[1], self.seeing
 
 
 def cross_fit(

@@ -10,11 +10,16 @@ from torch import Tensor, nn
 
 from saccade.data.groups import deal
 from saccade.data.records import Records
+from saccade.evaluation.sureness import as_sure_as_right
 from saccade.tasks.task import Task
 from saccade.training.frozen.heads import CrossFitted, cross_fit, fit_glance
 
 PARTS = 3  # of the training images, beside the validation images
-SCALES = [2.0 ** (power / 2) for power in range(-10, 4)]
+
+
+def deal_parts(train: Records, seed: int) -> list[int]:
+    """In which part each of the training images is."""
+    return deal(train.records, [1 / PARTS] * PARTS, names=train.strata(train.records), seed=seed)
 
 
 class Answer(NamedTuple):
@@ -40,21 +45,13 @@ class Judge:
     """Labels and parts of all images, those of the validation split first: what answers are judged by."""
 
     def __init__(self, val: Records, train: Records, task: Task, seed: int):
-        parts = deal(train.records, [1 / PARTS] * PARTS, names=train.strata(train.records), seed=seed)
-        self.part = torch.tensor([0] * len(val.records) + [1 + part for part in parts])
+        self.part = torch.tensor([0] * len(val.records) + [1 + part for part in deal_parts(train, seed)])
         everything = (*val.records, *train.records)
         self.task, self.label = task, torch.tensor([task.target(record.label) for record in everything])
-        self.weight = task.weigh(self.label, task.class_weight(self.label) if task.counts_alike else None)
 
     def judge(self, name: str, logits: Float[Tensor, "n L"], parts: dict[str, float]) -> Answer:
-        """An answer by the logits of all images, as sure of itself as it has reason to be.
-
-        Heads that are right of all they saw are too sure of what they did not: added up, one mistake would outweigh
-        all that they know together.
-        """
-        losses, scale = min(
-            ((self._losses(scale * logits), scale) for scale in SCALES), key=lambda each: float(each[0].mean())
-        )
+        """An answer by the logits of all images, as sure of itself as it has reason to be."""
+        losses, scale = as_sure_as_right(self.task, logits, self.label)
         right = self.task.right(logits, self.label)
         accuracy = math.nan if right is None else right.mean().item()
         return Answer(name, scale * logits, losses, accuracy, {part: scale * by for part, by in parts.items()})
@@ -62,10 +59,6 @@ class Judge:
     def add(self, one: Answer, other: Answer) -> Answer:
         """What two answers say together."""
         return self.judge(f"{one.name} and {other.name}", one.logits + other.logits, one.parts | other.parts)
-
-    def _losses(self, logits: Float[Tensor, "n L"]) -> Float[Tensor, " n"]:
-        losses = self.task.losses(logits, self.label)
-        return (losses if self.weight is None else losses * self.weight).sum(dim=1)
 
     def out_of_fold(self, heads: CrossFitted[Any], ask: Callable[[Any, int], Tensor]) -> list[Tensor]:
         """What the head that never saw it says of each image, given by its place."""

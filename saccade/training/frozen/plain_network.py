@@ -21,11 +21,10 @@ from saccade.training.frozen.seen import images_of
 
 
 class PlainStart(NamedTuple):
-    """What a plain network answers, and the network: blind to the validation images, and seeing them."""
+    """What a plain network answers, and the network with each of the heads that are kept."""
 
     answer: Answer
-    blind: System
-    seeing: System
+    models: tuple[System, ...]
 
 
 def fit_plain(config: ModelConfig, judge: Judge, batches: Callable[[], Iterable[Batch]]) -> PlainStart:
@@ -58,9 +57,9 @@ def _fit(name: str, config: ModelConfig, scale: float, judge: Judge, batches: It
         whole = torch.cat([model.features(model.view(image)) for image in images_of(model, batches)]).clone()
     heads, answer = judge.glance(name, whole)
     made = []
-    for head in (heads.blind[0], heads.seeing):
+    for head in heads.kept:
         copied = deepcopy(model)
         copied.prediction.weight.copy_(answer.parts[name] * head.weight)
         copied.prediction.bias.copy_(answer.parts[name] * head.bias)
         made.append(copied.requires_grad_(True))
-    return PlainStart(answer, *made)
+    return PlainStart(answer, tuple(made))

@@ -56,10 +56,11 @@ def test_there_are_never_more_steps_than_the_recipe_has_nor_too_few_to_learn(mon
     assert fit(0.1).recipe.steps == length.FEWEST_STEPS
 
 
-def test_a_frozen_start_leaves_half_of_the_time(monkeypatch):
+@pytest.mark.parametrize(("trial", "times"), [(False, 1), (True, 2)])
+def test_a_frozen_start_leaves_its_share_of_the_time_and_a_trial_takes_half_of_that(monkeypatch, trial, times):
     timed(monkeypatch, 1.0)
-    frozen = replace(RECIPE, training=replace(RECIPE.training, frozen=True))
-    assert fit(10, frozen).recipe.steps == int((600 * 0.85 / 2 - 30 * 2.0) / EACH)
+    frozen = replace(RECIPE, training=replace(RECIPE.training, frozen=True, trial=trial))
+    assert fit(10, frozen).recipe.steps == int((600 * 0.6 / times * 0.85 - 30 * 2.0) / EACH)
 
 
 @pytest.mark.parametrize(("faster", "taken"), [(0.5, False), (1.2, False), (1.3, True), (2.0, True)])

@@ -21,6 +21,7 @@ from saccade import ModelConfig
 from saccade.building import build_model
 from saccade.data.loading import load
 from saccade.data.records import DataError, Record, Records
+from saccade.images import header_sizes
 from saccade.training.defaults import probe, propose, sample_sizes, weights_within_reach
 from saccade.training.recipe import Optimizer, Recipe, parse_recipe
 
@@ -85,10 +86,10 @@ WEIGHTS = {"model.features.weights": "somewhere/tf_efficientnet_lite0.safetensor
 
 
 @pytest.mark.parametrize(
-    ("name", "sizes"), [("kolektor", [128, 96]), ("speed_limits", [192, 160]), ("cub_sparrows", [64])]
+    ("name", "sizes"), [("kolektor", [128, 96]), ("speed_limits", [192, 128]), ("cub_sparrows", [64])]
 )
 def test_real_sets_with_weights(shared_data, name, sizes):
-    """A view of 50,000 px, candidates at most half a patch apart, and no tuning that too few images would judge."""
+    """A view of 50,000 px, candidates at most half a patch apart, and tuning on trial, since few images would judge."""
     records = load(shared_data / name)
     seen = sample_sizes(records)
     values = choose(seen, WEIGHTS, records=records)
@@ -98,14 +99,23 @@ def test_real_sets_with_weights(shared_data, name, sizes):
     height, width = sorted(seen, key=math.prod)[len(seen) // 2]
     assert height * width * values["model.view.scale"] ** 2 == pytest.approx(50_000, rel=0.02)
     assert 8 / values["model.view.scale"] <= min(sizes) / 2
-    assert (values["training.name"], values["training.frozen"], values["steps"]) == ("tuned", True, 0)
+    assert (values["training.name"], values["training.frozen"], values["training.trial"]) == ("tuned", True, True)
+    assert values["steps"] >= 500
+    assert values["batch"] * (50_000 + 5 * sizes[0] ** 2) <= 2_000_000  # 4 GB of what a tuned network keeps
 
 
 def test_what_reads_is_tuned_where_enough_images_can_judge():
     many = records_with((600, 600))
     judged = many._replace(records=(*many.records, *[Record(Path(f"v{n}.png"), "1", "val") for n in range(99)]))
-    assert choose([(1000, 1000)], WEIGHTS, records=judged)["steps"] > 0
-    assert choose([(1000, 1000)], WEIGHTS, records=many)["steps"] == 0
+    alone = choose([(1000, 1000)], WEIGHTS, records=judged)
+    assert alone["steps"] > 0
+    assert "training.trial" not in alone
+    tried = choose([(1000, 1000)], WEIGHTS, records=many)
+    assert tried["steps"] > 0
+    assert tried["training.trial"]
+    few = choose([(1000, 1000)], WEIGHTS, records=records_with((45, 44)))
+    assert few["steps"] == 0
+    assert "training.trial" not in few
 
 
 def test_boxes_have_no_say(shared_data):
@@ -328,7 +338,7 @@ def test_a_slide_s_size_is_that_of_its_first_level_whatever_pillow_sees(tmp_path
     """A .mrxs is a small JPEG beside the folder that has the pixels."""
     Image.new("RGB", (40, 30)).save(tmp_path / "a.mrxs", "JPEG")
     assert sample_sizes(records_of([tmp_path / "a.mrxs"])) == [(30, 40)]
-    monkeypatch.setattr(probe, "open_pyramid", lambda path: SimpleNamespace(sizes=((9000, 8000), (900, 800))))
+    monkeypatch.setattr(header_sizes, "open_pyramid", lambda path: SimpleNamespace(sizes=((9000, 8000), (900, 800))))
     assert sample_sizes(records_of([tmp_path / "a.mrxs"])) == [(9000, 8000)]
 
 

@@ -11,6 +11,7 @@ import timm
 import torch
 from PIL import Image
 from safetensors.torch import save_model
+from tiny_fit import at_step
 from torch.testing import assert_close
 from torch.utils.data import DataLoader
 
@@ -24,6 +25,7 @@ from saccade.tasks.single import Single
 from saccade.tasks.task import describe_task
 from saccade.training.frozen import FrozenStart, fit_frozen, heads, teacher
 from saccade.training.frozen.judge import Answer, Judge
+from saccade.training.frozen.trial import Verdict, part_from
 
 COUNT = 28
 
@@ -156,6 +158,11 @@ def test_the_blind_model_says_of_validation_images_what_the_heads_said(
     said = start.taken.logits[: len(data["val"])]
     assert_close(answers(start.blind, data["val"]), said, atol=2e-2, rtol=1e-2)  # cells are kept in half precision
     assert not torch.equal(answers(start.seeing, data["val"]), answers(start.blind, data["val"]))
+    # The first part of the training images is what a trial is judged by.
+    _, judges = part_from(data["train"], seed=0)
+    of_judges = Judge(data["val"].records, data["train"].records, start.blind.task, 0).part == 1
+    assert len(judges) == of_judges.sum() < len(data["train"])
+    assert_close(answers(start.on_trial, judges), start.taken.logits[of_judges], atol=2e-2, rtol=1e-2)
 
 
 @pytest.mark.parametrize(("best", "other"), [(24, 32), (32, 24)])
@@ -201,7 +208,7 @@ def test_own_images_with_weights_begin_and_end_with_a_frozen_start(photos, weigh
     run = tmp_path / "run"
     assert main(["train", str(photos), f"--weights={weights}", f"--out={run}", "--data.workers=0"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "validation images cannot tell what tuning gains" in shown
+    assert "so few images cannot tell what tuning gains" in shown
     assert "Heads on the network held still" in shown
     assert "kept: the frozen start, with heads that saw the validation images too" in shown
     facts = json.loads((run / "run.json").read_text())
@@ -219,3 +226,51 @@ def test_tuning_that_makes_nothing_better_leaves_the_frozen_start(photos, weight
     assert main([*words, "--optimizer.lr=1e-9"]) == 0
     assert "kept: the frozen start" in capsys.readouterr().out
     assert load_model(run / "best").config == load_model(run / "frozen" / "seeing").config
+
+
+def test_a_verdict_is_told_by_the_differences_of_single_images():
+    before = torch.tensor([0.1, 5.0, 0.3, 2.0])
+    verdict = Verdict.of(before, before - torch.tensor([0.3, 0.1, 0.3, 0.1]))
+    assert verdict.gain == pytest.approx(0.2)
+    assert verdict.error == pytest.approx((0.04 / 3) ** 0.5 / 2)
+    assert verdict.helps
+    assert not Verdict.of(before, before - torch.tensor([2.0, -1.0, 1.0, -1.0])).helps
+
+
+def on_trial(photos: Path, weights: Path, run: Path) -> list[str]:
+    flags = [f"--weights={weights}", f"--out={run}", "--data.workers=0", "--steps=2", "--training.trial=true"]
+    return ["train", str(photos), *flags]
+
+
+@pytest.mark.parametrize("helps", [True, False])
+def test_a_trial_decides_whether_the_network_is_tuned(photos, weights, helps, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(Verdict, "helps", helps)
+    run = tmp_path / "run"
+    assert main(on_trial(photos, weights, run)) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert ("so the network is tuned" if helps else "so the frozen start stays") in shown
+    facts = json.loads((run / "run.json").read_text())
+    assert facts["trial"]["helps"] == helps
+    assert f"judged by the other {facts['trial']['images']}" in shown
+    assert not (run / "frozen" / "trial").exists()
+    kept, other = (load_model(run / each).state_dict() for each in ("best", "last" if helps else "frozen/seeing"))
+    assert all(torch.equal(kept[name], value) for name, value in other.items())
+    assert (run / "report.html").is_file()
+
+
+def test_a_run_that_is_killed_in_its_trial_goes_on_there(photos, weights, tmp_path, monkeypatch):
+    monkeypatch.setattr(Verdict, "helps", True)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert main(on_trial(photos, weights, whole)) == 0
+
+    def dies() -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        at_step(1, dies, patch)
+        with pytest.raises(RuntimeError, match="killed"):
+            main(on_trial(photos, weights, killed))
+    assert [path.name for path in (killed / "frozen" / "trial" / "checkpoints").iterdir()] == ["00000001.ckpt"]
+    assert main(on_trial(photos, weights, killed)) == 0
+    one, other = (load_model(run / "best").state_dict() for run in (whole, killed))
+    assert all(torch.equal(one[name], value) for name, value in other.items())

@@ -1,0 +1,98 @@
+"""Does tuning help? Where few images are for validation, a third of the training images decide it, in a trial.
+
+    all but the judges, from heads that never saw the judges ─ tuned as it would be ─▶ does it lose less on the judges?
+
+The judges are a part of which the frozen start has such heads anyway. The trial takes the recipe's own steps, in a
+folder of its own, so that it can be interrupted like any run.
+"""
+
+import shutil
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from jaxtyping import Float
+from lightning.fabric import Fabric
+from rich.console import Console
+from torch import Tensor
+
+from saccade.building import load_model
+from saccade.data.dataset import ImageDataset
+from saccade.evaluation.sureness import as_sure_as_right
+from saccade.runs import RunFolder
+from saccade.runs.run_facts import Facts
+from saccade.system import System
+from saccade.training.evaluations import run_through
+from saccade.training.frozen.judge import deal_parts
+from saccade.training.learner import Learner
+from saccade.training.loop import fit
+from saccade.training.recipe import Recipe
+from saccade.training.tracking import Tracker
+
+JUDGES = 0  # the part of the training images that judges
+
+
+class Verdict(NamedTuple):
+    """By how much less a tuned model loses on `images` that it never saw, and the standard error of that."""
+
+    gain: float
+    error: float
+    images: int
+
+    @classmethod
+    def of(cls, before: Float[Tensor, " n"], after: Float[Tensor, " n"]) -> "Verdict":
+        """Of the losses of the same images."""
+        gain = before - after
+        return cls(float(gain.mean()), float(gain.std() / len(gain) ** 0.5), len(gain))
+
+    @property
+    def helps(self) -> bool:
+        """Whether that is more than chance.
+
+        >>> Verdict(gain=0.1, error=0.05, images=60).helps, Verdict(gain=0.1, error=0.2, images=60).helps
+        (True, False)
+        """
+        return self.gain > self.error
+
+    def say(self) -> str:
+        """In a line."""
+        less = f"log-loss less by {self.gain:.3f} ± {self.error:.3f} on {self.images:,} images that it did not see"
+        return f"trial of tuning: {less}; {'so the network is tuned' if self.helps else 'so the frozen start stays'}"
+
+
+def try_tuning(
+    files: RunFolder, fabric: Fabric, recipe: Recipe, data: Mapping[str, ImageDataset], facts: Facts, console: Console
+) -> bool:
+    """Whether tuning helps; a run that is resumed goes on with its trial, or knows."""
+    if "trial" not in facts.known:
+        if files.writes:
+            files.trial.path.mkdir(parents=True, exist_ok=True)
+        rest, judges = part_from(data["train"], recipe.seed)
+        console.print(f"trial of tuning: on {len(rest):,} training images, judged by the other {len(judges):,}")
+        learner = Learner(load_model(files.frozen_on_trial), recipe, rest)
+        before = _losses(fabric, learner.model, judges, recipe)
+        fit(fabric, learner, {"train": rest, "val": judges}, files.trial, facts, console, Tracker())
+        verdict = Verdict.of(before, _losses(fabric, learner.model, judges, recipe))
+        console.print(verdict.say(), soft_wrap=True, highlight=False)
+        facts.note(trial={**verdict._asdict(), "helps": verdict.helps})
+        fabric.barrier()
+        if files.writes:
+            shutil.rmtree(files.trial.path)
+    return facts.known["trial"]["helps"]
+
+
+def part_from(train: ImageDataset, seed: int) -> tuple[ImageDataset, ImageDataset]:
+    """The training images without the judges, and the judges."""
+    records = train.records.records
+    of_judges = [part == JUDGES for part in deal_parts(train.records, seed)]
+
+    def those(judging: bool) -> ImageDataset:
+        some = tuple(record for record, judges in zip(records, of_judges, strict=True) if judges == judging)
+        return ImageDataset(train.records._replace(records=some), preparation=train.preparation)
+
+    return those(False), those(True)
+
+
+def _losses(fabric: Fabric, model: System, judges: ImageDataset, recipe: Recipe) -> Float[Tensor, " n"]:
+    fabric.to_device(model)
+    said = run_through(fabric, model, judges, recipe).predictions
+    return as_sure_as_right(model.task, said.logits, said.label).losses

@@ -1,0 +1,5 @@
+"""Servers on loopback."""
+
+from loopback import cache, server
+
+__all__ = ["cache", "server"]
