@@ -1,218 +1,158 @@
-"""What one might use instead, on the same small defects, network, weights, split and machine: accuracy, time, memory.
+"""What one might use instead, on the same small defects, network, weights, folds and machine: accuracy, time, memory.
 
-    python benchmarks/rival_pipelines.py DATA --weights FILE [--fold 0] [--anomalib PYTHON] [--only METHOD …]
+    python benchmarks/rival_pipelines.py DATA --weights FILE [--folds 0 1 2] [--anomalib PYTHON] [--out FOLDER]
 
     saccade     `saccade train DATA --weights FILE`, as it is typed
     slices      every slice of the image as SAHI cuts it (a fifth overlaps), read by the network held still, and one
                 linear layer that learns the image's label for each of its slices; the worst slice decides
+    tuned       the same, with the size of slices, the decay of weights, and how often the layer is fitted anew to the
+                worst slices of defective images alone, chosen on the folds that it learns from, by precision
     patchcore   anomalib's PatchCore: sound images alone, a memory of their cells, and how far an image is from it
 
 DATA has two classes, splits by fold and files that one network reads whole: KolektorSDD's three published folds, or a
-table like it. The network is tf_efficientnet_lite0, one thread; test images are measured once. PatchCore needs
-anomalib, which wants an older jsonargparse than saccade: install it in an environment of its own and give that one's
-PYTHON. Takes about half an hour.
+table like it. The network is tf_efficientnet_lite0, one thread. Times are the processor's, so that they hold where
+others work, too; of runs that --runs brings along, what learning took is not known.
+
+PatchCore needs anomalib, which wants an older jsonargparse than saccade: install it in an environment of its own and
+give that one's PYTHON. Every contestant and fold is a process of its own, kept in FOLDER when it has ended: the same
+command goes on where it was stopped. Features of slices are computed once. Takes about an hour of one thread.
 """
 
 import argparse
-import csv
 import inspect
 import json
 import os
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+from rival_job import NETWORK, Job, make_job, numbers, rarer_class, read_image
+from rival_slices import OF_SLICES, slices, tuned
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
 
-NETWORK = "tf_efficientnet_lite0"
-SLICE_PX, OVERLAP = 128, 0.2
 SIZE = (640, 256)  # what PatchCore sees: of KolektorSDD half of each side
 CELLS = ("blocks.2", "blocks.4")  # 1/8 and 1/16
 CORESET = 0.002  # of the cells; by its own default of 0.1 choosing them would take hours of one thread
-SEEDS = 0
-
-
-def rows_of(data: Path) -> list[dict[str, str]]:
-    with (data / "labels.csv").open() as table:
-        return list(csv.DictReader(table))
-
-
-def split(data: Path, fold: str, positive: str) -> tuple[list[tuple[Path, bool]], list[tuple[Path, bool]]]:
-    """Images to learn from and to test, each with whether it is `positive`."""
-    found: tuple[list[tuple[Path, bool]], list[tuple[Path, bool]]] = [], []
-    for row in rows_of(data):
-        found[row["fold"] == fold].append((next(data.rglob(row["image"])), row["label"] == positive))
-    return found
-
-
-def rarer_class(data: Path) -> str:
-    labels = [row["label"] for row in rows_of(data)]
-    return min({*labels}, key=labels.count)
+SEED = 0
 
 
 # ---- the methods: each yields first the seconds it took to learn, then a score for each test image
 
 
-def patchcore(learn: list[tuple[Path, bool]], test: list[tuple[Path, bool]], weights: Path) -> Iterator[float]:
+def by_command(job: Job) -> Iterator[float]:
+    from saccade.predict import Predictor
+    from saccade.runs import RunFolder
+
+    if not RunFolder(job.run).finished:
+        command = [sys.executable, "-m", "saccade.cli", "train", str(job.data), f"--weights={job.weights}"]
+        flags = [f"--data.fold={job.fold}", f"--out={job.run}", f"--seed={SEED}"]
+        subprocess.run([*command, *flags], check=True, stdout=sys.stderr)
+    took = resource.getrusage(resource.RUSAGE_CHILDREN)
+    yield took.ru_utime + took.ru_stime
+    predictor = Predictor(job.run, device="cpu")
+    for path, _ in job.test:
+        yield predictor(path).probabilities[rarer_class(job.data)]
+
+
+def patchcore(job: Job) -> Iterator[float]:
     import torch
     from anomalib.models.image.patchcore.torch_model import PatchcoreModel  # pyright: ignore[reportMissingImports]
     from safetensors.torch import load_file
 
-    torch.manual_seed(SEEDS)
-    began = time.perf_counter()
+    torch.manual_seed(SEED)
+    began = time.process_time()
     model = PatchcoreModel(backbone=NETWORK, layers=CELLS, pre_trained=False)
-    missing, _ = model.feature_extractor.feature_extractor.load_state_dict(load_file(weights), strict=False)
+    missing, _ = model.feature_extractor.feature_extractor.load_state_dict(load_file(job.weights), strict=False)
     assert not missing, missing
     model.train()
     with torch.no_grad():
-        for path, defect in learn:
+        for path, defect in job.learn:
             if not defect:
-                model(_read(path, SIZE))
+                model(read_image(path, SIZE))
         model.subsample_embedding(CORESET)
         model.eval()
-        yield time.perf_counter() - began
-        for path, _ in test:
-            yield float(model(_read(path, SIZE)).pred_score)
+        yield time.process_time() - began
+        for path, _ in job.test:
+            yield float(model(read_image(path, SIZE)).pred_score)
 
 
-def slices(learn: list[tuple[Path, bool]], test: list[tuple[Path, bool]], weights: Path) -> Iterator[float]:
-    import timm
-    import torch
-    from safetensors.torch import load_file
-
-    from saccade.tasks.single import Single
-    from saccade.training.frozen.heads import fit_glance
-
-    network = timm.create_model(NETWORK, num_classes=0).eval()
-    network.load_state_dict(load_file(weights), strict=False)
-
-    def features(path: Path) -> torch.Tensor:
-        image = _read(path)[0]
-        steps = [_starts(side) for side in image.shape[-2:]]
-        cut = [image[:, top : top + SLICE_PX, left : left + SLICE_PX] for top in steps[0] for left in steps[1]]
-        with torch.inference_mode():
-            return network(torch.stack(cut)).clone()
-
-    began = time.perf_counter()
-    seen = [(features(path), defect) for path, defect in learn]
-    labels = torch.cat([torch.full((len(found),), int(defect)) for found, defect in seen])
-    head = fit_glance(torch.cat([found for found, _ in seen]), labels, Single(("sound", "defect")))
-    yield time.perf_counter() - began
-    for path, _ in test:
-        with torch.inference_mode():
-            yield float(head(features(path)).diff(dim=1).max())
-
-
-def _starts(side: int) -> list[int]:
-    step = int(SLICE_PX * (1 - OVERLAP))
-    return sorted({*range(0, side - SLICE_PX, step), side - SLICE_PX})
-
-
-def _read(path: Path, size: tuple[int, int] | None = None) -> Any:
-    """1 3 H W, as the network's weights want it; of `size` (height, width)."""
-    import numpy as np
-    import torch
-    from PIL import Image
-
-    image = Image.open(path).convert("RGB")
-    image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR) if size else image
-    return (torch.from_numpy(np.array(image)).permute(2, 0, 1)[None].float() / 255 - 0.5) / 0.5
-
-
-METHODS = {"patchcore": patchcore, "slices": slices}
+METHODS = {"saccade": by_command, "slices": slices, "tuned": tuned, "patchcore": patchcore}
+OWN = {**OF_SLICES, "patchcore": (patchcore,)}  # what one writes oneself; of saccade a command
 
 
 # ---- measuring
 
 
-def measure(method: str, data: Path, fold: str, weights: Path) -> dict[str, float]:
+def measure(method: str, job: Job) -> dict[str, float]:
     """In a process of its own."""
-    import numpy as np
-
-    positive = rarer_class(data)
-    learn, test = split(data, fold, positive)
-    told = METHODS[method](learn, test, weights)
-    seconds = next(told)
-    began = time.perf_counter()
-    scores = np.array(list(told))
-    each = (time.perf_counter() - began) / len(test)
-    return _numbers(scores, np.array([defect for _, defect in test])) | {
-        "minutes": seconds / 60,
-        "ms": 1000 * each,
-        "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
+    reused = method == "saccade" and (job.run / "best").is_dir()  # nobody saw what its training took
+    told = METHODS[method](job)
+    learnt = next(told)
+    began = time.process_time()
+    scores = list(told)
+    each = (time.process_time() - began) / len(job.test)
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
+    found = numbers(scores, [defect for _, defect in job.test])
+    return {**found, "ms": 1000 * each, **({} if reused else {"mb": peak, "minutes": learnt / 60})}
 
 
-def _numbers(scores: Any, there: Any) -> dict[str, float]:
-    import torch
-    from torchmetrics.functional.classification import binary_auroc, binary_average_precision
+def _row(method: str, found: list[dict[str, float]]) -> list[str]:
+    def mean(name: str, digits: int) -> str:
+        values = [each[name] for each in found if name in each]
+        return f"{sum(values) / len(values):,.{digits}f}" if values else "–"
 
-    told, target = torch.tensor(scores).double().argsort().argsort() / len(scores), torch.tensor(there).long()
-    return {"ap": float(binary_average_precision(told, target)), "auroc": float(binary_auroc(told, target))}
-
-
-def by_saccade(data: Path, fold: str, weights: Path) -> dict[str, float]:
-    """The command as it is typed; the time of an image is that of `saccade predict` on the test images."""
-    learn_test = split(data, fold, rarer_class(data))
-    with tempfile.TemporaryDirectory() as folder:
-        run, saccade = Path(folder) / "run", [sys.executable, "-m", "saccade.cli"]
-        began = time.perf_counter()
-        flags = [f"--weights={weights}", f"--data.fold={fold}", f"--out={run}", f"--seed={SEEDS}"]
-        subprocess.run([*saccade, "train", str(data), *flags], check=True, stdout=sys.stderr)
-        minutes = (time.perf_counter() - began) / 60
-        told = json.loads((run / "evaluation" / "test.json").read_text())
-        began = time.perf_counter()
-        images = [str(path) for path, _ in learn_test[1]]
-        predict = [*saccade, "predict", str(run), *images, f"--out={folder}/lines.jsonl"]
-        subprocess.run(predict, check=True, stdout=sys.stderr)
-        each = (time.perf_counter() - began) / len(images)
-        return {
-            "ap": told["average_precision"],
-            "auroc": told["auroc"],
-            "minutes": minutes,
-            "ms": 1000 * each,
-            "mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024,
-        }
+    each = ", ".join(f"{one['ap']:.3f}" for one in found)
+    source = [inspect.getsource(part) for part in OWN.get(method, ())]
+    lines = sum(bool(line.strip()) for text in source for line in text.splitlines()) or 1
+    return [method, mean("ap", 3), each, mean("auroc", 3), mean("minutes", 1), mean("ms", 0), mean("mb", 0), str(lines)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--weights", type=Path, required=True)
-    parser.add_argument("--fold", default="0")
+    parser.add_argument("--folds", nargs="+", default=["0", "1", "2"])
     parser.add_argument("--anomalib", default="", help="the Python of an environment that has anomalib")
-    parser.add_argument("--only", nargs="+", choices=("saccade", *METHODS), default=("saccade", *METHODS))
+    parser.add_argument("--only", nargs="+", choices=METHODS, default=[*METHODS])
+    parser.add_argument("--out", type=Path, default=Path("results/runs/rivals"), help="what is done is kept here")
+    parser.add_argument("--runs", type=Path, help="runs of saccade, fold-0 and so on (default: trained in --out)")
     parser.add_argument("--measure", choices=METHODS, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    data, weights = given.data.absolute(), given.weights.absolute()
+    data, weights, out = given.data.absolute(), given.weights.absolute(), given.out.absolute()
+    runs = (given.runs or out).absolute()
     if given.measure:
-        print(json.dumps(measure(given.measure, data, given.fold, weights)))
+        (fold,) = given.folds
+        print(json.dumps(measure(given.measure, make_job(data, weights, fold, out, runs / f"fold-{fold}"))))
         return
     from measure import print_table
 
+    out.mkdir(parents=True, exist_ok=True)
     rows = []
     for method in given.only:
         if method == "patchcore" and not given.anomalib:
             print("patchcore is left out: give --anomalib PYTHON", file=sys.stderr)
             continue
-        if method == "saccade":
-            found = by_saccade(data, given.fold, weights)
-        else:
-            python = given.anomalib if method == "patchcore" else sys.executable
-            command = [python, __file__, str(data), f"--weights={weights}", f"--fold={given.fold}"]
-            done = subprocess.run([*command, f"--measure={method}"], check=True, stdout=subprocess.PIPE, text=True)
-            found = json.loads(done.stdout.splitlines()[-1])
-        numbers = f"{found['ap']:.3f}", f"{found['auroc']:.3f}", f"{found['minutes']:.1f}", f"{found['ms']:.0f}"
-        # A command, or the function above.
-        lines = 1 if method == "saccade" else len(inspect.getsource(METHODS[method]).splitlines())
-        rows.append([method, *numbers, f"{found['mb']:,.0f}", str(lines)])
-    header = ["", "average precision", "AUROC", "minutes to learn", "ms an image", "MB at most", "lines of yours"]
-    print_table(f"**{data.name}, fold {given.fold}, class {rarer_class(data)}**", header, rows)
+        found = []
+        for fold in given.folds:
+            file = out / f"{method}-{fold}.json"
+            if not file.is_file():
+                print(f"{method}, fold {fold}", file=sys.stderr, flush=True)
+                python = given.anomalib if method == "patchcore" else sys.executable
+                command = [python, __file__, str(data), f"--weights={weights}", f"--out={out}", f"--runs={runs}"]
+                command += ["--folds", fold, "--measure", method]
+                done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+                part = file.with_suffix(".part")
+                part.write_text(done.stdout.splitlines()[-1])
+                part.replace(file)
+            found.append(json.loads(file.read_text()))
+        rows.append(_row(method, found))
+    header = ["", "average precision", "of each fold", "AUROC", "minutes to learn", "ms an image", "MB at most"]
+    folds = ", ".join(given.folds)
+    print_table(f"**{data.name}, folds {folds}, class {rarer_class(data)}**", [*header, "lines of yours"], rows)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import tarfile
 import zipfile
 from email.message import Message
@@ -18,6 +19,7 @@ from hatchling.builders.wheel import WheelBuilder
 from packaging.requirements import Requirement
 
 import saccade
+from saccade.cli import build_parser
 from saccade.extras import EXTRAS
 from saccade.training.tracking import LOGGERS
 
@@ -109,3 +111,19 @@ def test_no_answer_about_vulnerabilities_is_not_taken_for_a_good_one(told, code,
 
 def test_every_version_is_pinned():
     assert all(line.count("==") == 1 for line in CONSTRAINTS.read_text().splitlines())
+
+
+def test_the_docker_image_is_made_of_what_reaches_it_and_of_the_pinned_versions():
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    lines = re.findall(r"^COPY (?!--from)(.+) \S+$", text, flags=re.MULTILINE)
+    copied = {name for line in lines for name in line.split()}
+    assert copied <= let_in
+    assert all((ROOT / name).exists() for name in copied)
+    pins = dict(line.split("==") for line in CONSTRAINTS.read_text().splitlines())
+    found = dict(re.findall(r"(\w+)==([\d.]+)\+cpu", text))
+    assert found == {name: pins[name] for name in ("torch", "torchvision")}
+    assert re.findall(r"^USER (\d+)$", text, flags=re.MULTILINE)[-1] != "0"
+    (entry,) = re.findall(r"^ENTRYPOINT (.*)$", text, flags=re.MULTILINE)
+    served = shlex.split(json.loads(entry)[2].replace('"$@"', "example.org").replace("$SACCADE_TOKEN", "x" * 16))
+    build_parser().parse_args(served[served.index("saccade") + 1 :])

@@ -16,6 +16,7 @@ from saccade.cli.command import Command, Group, WordCommand
 from saccade.cli.data import DATA
 from saccade.cli.doctor import DOCTOR
 from saccade.cli.export import EXPORT
+from saccade.cli.label import LABEL
 from saccade.cli.predict import MERGE, PREDICT
 from saccade.cli.push import PUSH
 from saccade.cli.reproduce import REPRODUCE
@@ -32,6 +33,7 @@ COMMANDS: dict[str, Command | WordCommand | Group] = {
     "predict": PREDICT,
     "merge": MERGE,
     "report": REPORT,
+    "label": LABEL,
     "export": EXPORT,
     "push": PUSH,
     "reproduce": REPRODUCE,

@@ -232,11 +232,12 @@ def _record(root: Path, row: dict[str, str], columns: LabelColumns, group: str) 
     fold = row.get("fold", "")
     if not FOLD_NAME.fullmatch(fold):
         raise DataError(f"fold {fold!r} cannot name a folder; expected a number, or letters, digits, - and _")
-    image, split = _find_image(root, row["image"]), SPLIT_NAMES.get(split, UNSPLIT)
+    image, split = find_image(root, row["image"]), SPLIT_NAMES.get(split, UNSPLIT)
     return Record(image, label, split, tuple(box for box, _ in boxes), row.get(group, ""), fold, kinds)
 
 
-def _find_image(root: Path, name: str) -> Path:
+def find_image(root: Path, name: str) -> Path:
+    """The file that a table in the folder `root` calls `name`."""
     # Compared as text, not resolved: links that someone placed in the data folder may lead elsewhere.
     image = Path(os.path.normpath(root / name))
     if not image.is_relative_to(root):

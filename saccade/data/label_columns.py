@@ -25,6 +25,7 @@ from saccade.tasks.labels import (
     find_task,
     join_labels,
     split_answers,
+    split_labels,
 )
 
 OTHER_COLUMNS = ("image", "split", "boxes", "group", "fold")
@@ -68,6 +69,13 @@ class LabelColumns:
                     f"{row[name]!r} in the column {name!r}: {BETWEEN!r} parts answers; take it out of labels"
                 )
         return BETWEEN.join(row[name] for name in self.names)
+
+    def cells(self, label: str) -> dict[str, str]:
+        """What to write into a row that shall say `label`."""
+        if self.flags:
+            there = split_labels(label)
+            return {name: str(int(name in there)) for name in self.names}
+        return dict(zip(self.names, split_answers(label, len(self.names)), strict=True))
 
 
 def find_label_columns(header: Sequence[str], group: str) -> LabelColumns | None:

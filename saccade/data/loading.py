@@ -127,6 +127,16 @@ def load_as_given(path: Path | str, *, labels: str | None = None, **options: str
     return _read(name, found, None, labels, {key: options[key] for key in options if key in _options(name)})
 
 
+def table_of(path: Path | str) -> Path:
+    """The table that has the labels of one's own images; of class folders the one that would have them."""
+    if is_archive(Path(path)):
+        raise DataError(f"{path}: labels in an archive cannot be corrected; unpack it, and train on the folder")
+    name, found = _find(Path(os.path.abspath(path)), None)
+    if name not in ("manifest", "labels", "folder"):
+        raise DataError(f"{path} is of the kind {name!r}: only labels of a table or of class folders can be corrected")
+    return found / "labels.csv" if name == "folder" else _labels_file(found)
+
+
 def _read(name: str, found: Path, group: str | None, labels: str | None, options: Mapping[str, str]) -> Records:
     read, taken = FORMATS[name].load, {"labels": labels} if labels else {}
     known = inspect.signature(read).parameters

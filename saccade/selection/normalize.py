@@ -27,7 +27,8 @@ def normalize_scores(scores: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
     >>> normalize_scores(torch.tensor([[-3.0, 1.0, 5.0]]))
     tensor([[0.0000, 0.5000, 1.0000]])
     """
-    low, high = scores.aminmax(dim=1, keepdim=True)
+    # Not `aminmax`, which has no gradient in torch 2.9.
+    low, high = scores.amin(dim=1, keepdim=True), scores.amax(dim=1, keepdim=True)
     return (scores - low) / (high - low + EPSILON)
 
 

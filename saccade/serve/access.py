@@ -26,7 +26,7 @@ class Access:
             return asked
         # A page elsewhere can make a browser post here: it could not read the answer, but it would keep the model busy.
         if request.method not in ("GET", "HEAD") and _is_from_elsewhere(request):
-            why = "images are taken from this server's own page and from programs, not from pages of other addresses"
+            why = "requests are taken from this server's own page and from programs, not from pages of other addresses"
             return JSONResponse({"detail": why}, status_code=403)
         return None
 

@@ -20,7 +20,7 @@ from saccade.serve.limits import Limits
 from saccade.serve.schema import Health, Model, PredictionBody, Problem
 from saccade.serve.service import Service
 
-PAGE = {"": "index.html", "page.css": "page.css", "page.js": "page.js", "viewer.js": "viewer.js"}
+PAGE = {"": "index.html", **{name: name for name in ("page.css", "page.js", "dom.js", "viewer.js")}}
 MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 WHY = {
     400: "the body is not a whole multipart form",
@@ -150,12 +150,17 @@ def create_app(
     # The pages that FastAPI makes of an OpenAPI load their scripts from elsewhere.
     app = FastAPI(title="Saccade", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None, lifespan=lifespan)
     app.include_router(api)
+    return finish_app(app, PAGE, hosts, token)
+
+
+def finish_app(app: FastAPI, pages: Mapping[str, str], hosts: Sequence[str], token: str | None) -> FastAPI:
+    """Add the pages (address → file), who may ask, safe headers, and errors that say what is wrong."""
     app.add_exception_handler(RequestValidationError, _say_what_is_wrong)
     app.add_exception_handler(Exception, _say_that_it_failed)
     app.add_middleware(Access, token=token)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     app.add_middleware(SafeHeaders)
-    for address, file in PAGE.items():
+    for address, file in pages.items():
         app.add_route(f"/{address}", _page(file), include_in_schema=False)
     return app
 

@@ -12,7 +12,7 @@ which hardly any is there twice.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 TaskName = Literal["single", "multi", "ordinal", "regression"]
 TASK_NAMES: tuple[TaskName, ...] = get_args(TaskName)
@@ -94,6 +94,11 @@ def split_answers(text: str, count: int) -> list[str]:
     if len(answers) != count:
         raise LabelError(f"the label {text!r} has {len(answers)} answers, expected {count} parted by {BETWEEN!r}")
     return answers
+
+
+def each_question(task: str, classes: Sequence[str], questions: Sequence[Question] = ()) -> tuple[Question, ...]:
+    """The questions that a label answers: one without a name, where there are not several."""
+    return tuple(questions) or (Question("", cast(TaskName, task), tuple(classes)),)
 
 
 def level_order(levels: Iterable[str]) -> tuple[str, ...]:

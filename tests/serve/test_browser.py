@@ -37,9 +37,11 @@ def serving(app) -> Iterator[str]:
         thread.start()
         while not server.started:
             time.sleep(0.02)
-        yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-        server.should_exit = True
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+        finally:  # of a test that failed, too: the thread would keep the process from ending
+            server.should_exit = True
+            thread.join()
 
 
 @pytest.fixture(scope="module")

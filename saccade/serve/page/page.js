@@ -1,20 +1,13 @@
 // The page: an image goes to the server, its answer comes back and is shown.
 
+import { $, element, percent } from "./dom.js";
 import { Viewer } from "./viewer.js";
 
-const $ = (id) => document.getElementById(id);
 const viewer = new Viewer($("viewer"));
 const megabytes = (bytes) => `${+(bytes / 1e6).toPrecision(3)} MB`;
 const megapixels = (pixels) => `${Math.round(pixels / 1e6).toLocaleString("en")} megapixels`;
-const percent = (share) => `${(Math.floor(1000 * share) / 10).toFixed(1)}%`; // only what is certain is 100%
 const shown = []; // images with their answers, in the order in which they came
 let limits = null, upload = null, current = null;
-
-function element(name, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
-}
 
 function say(problem) {
   $("problem").textContent = problem;
