@@ -166,8 +166,8 @@ class Training:
         frozen: begin with heads fitted to the features of a network that is held still, and with what they decide
         trial: after a frozen start, tune only if that helps in a trial, judged by a third of the training images: for
             validation images that are too few to tell
-        patch_sizes: sides of square patches, of which a frozen start takes the one that answers best on images it never
-            saw (default: model.extraction.patch alone)
+        patch_sizes: sides of square patches, of which a frozen start takes the smallest, unless a larger one answers
+            clearly better (default: model.extraction.patch alone)
         phases: all phases, written out, instead of the above
     """
 

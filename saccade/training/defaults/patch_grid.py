@@ -2,8 +2,8 @@
 
          a network with weights                       a network from nothing
 patch    a fifth or a seventh of the shorter side,    a sixth of the shorter side, rounded down to 8 px, 32 to
-         rounded up to 32 px, 64 to 192 px: what      64 px, what a thin network reads
-         reads better in the frozen start
+         rounded up to 32 px, 64 to 192 px: the       64 px, what a thin network reads
+         larger if it reads clearly better
 K        5                                            10
 view     50,000 px                                    36,000 px, at most a third as high and wide as the image
 
@@ -94,7 +94,7 @@ def choose_patch(known: Known) -> Iterator[Choice]:
         reason += "; images this small need no selection, try --model.system cnn as well"
     others = [f"or {show((side, side))}" for side in sides[1:]]
     if others:
-        reason += " or less: the frozen start takes the size that answers better on images it never saw"
+        reason += " or less: the frozen start takes the larger if it answers clearly better on images it never saw"
     said = " ".join([show((sides[0], sides[0])), *others])
     yield Choice("model.extraction.patch", [sides[0], sides[0]], reason, said)
     if others:

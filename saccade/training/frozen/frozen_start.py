@@ -5,7 +5,7 @@
                                      what the view says is the better of the two, or their sum
     patches ─ network ─▶ cells       3  patches: where the search looks if the view's answer needs it, else where the
                                         view lacks detail; what they answer is added to what the view says. Of several
-                                        sizes that whose sum with the view answers best
+                                        sizes the smallest, unless a larger one's sum with the view is better
 
 Nothing has to be found before something can be read, so it starts every time. Each answer is learnt alone, and judged
 by the log-loss on images that its head never saw (`heads`): a network that may learn knows its images by heart, and
@@ -20,6 +20,7 @@ from which training goes on and which it must beat, and one that saw everything.
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -107,18 +108,18 @@ def fit_frozen(
     if view is by_glance:
         where = teacher.teach_detail(model.scorer.attention, once, views.detail)
     scores = teacher.scores(where, once)
-    sized = {f"patches of {side} px": _changed(model, extraction={"patch": side}) for side in patch_sizes or ()}
+    sizes = sorted(patch_sizes or ())
+    sized = {f"patches of {side} px": _changed(model, extraction={"patch": side}) for side in sizes}
     readings = [
         _read(name, each, view, scores, teacher, batches, mirrored)
         for name, each in (sized or {"patches": model}).items()
     ]
-    read = min(readings, key=lambda reading: reading.together.loss)
+    read = reduce(_better, readings)
     answers = (by_glance, by_search, both, *(answer for each in readings for answer in (each.alone, each.together)))
 
-    gain = view.losses - read.together.losses
-    # Where a plain network would do, patches must be worth their cost: more than chance.
-    needed = gain.std() / len(gain) ** 0.5 if view is by_glance else 0.0
-    taken = read.together if gain.mean() > needed else view
+    # Where a plain network would do, patches must be worth their cost.
+    beats = _is_clearly_better if view is by_glance else _is_better
+    taken = read.together if beats(read.together, view) else view
     if taken is by_glance:
         plain = fit_plain(config, judge, lambda: batches("views"))
         return FrozenStart((*answers, plain.answer), plain.answer, None, False, *plain.models)
@@ -137,6 +138,21 @@ def _read(
     heads = teacher.teach(name, model.features.attention, cut)
     alone = teacher.ask("patches", heads, cut)._replace(name=name)
     return Reading(model, heads, alone, teacher.judge.add(view, alone))
+
+
+def _better(smaller: Reading, larger: Reading) -> Reading:
+    """Larger patches must be worth their cost, too."""
+    return larger if _is_clearly_better(larger.together, smaller.together) else smaller
+
+
+def _is_better(one: Answer, other: Answer) -> bool:
+    return one.loss < other.loss
+
+
+def _is_clearly_better(one: Answer, other: Answer) -> bool:
+    """By more than a standard error."""
+    gain = other.losses - one.losses
+    return bool(gain.mean() > gain.std() / len(gain) ** 0.5)
 
 
 # ---- heads → model
