@@ -99,6 +99,7 @@ TABLE = Table(
     "that was tuned for the set. Of commutators every fold counts as a run. A run failed that has not half of the best "
     "score of its set, or answers most images alike. Aids: with weights the frozen start, without the training "
     "guided_by_scores. Some rules of the frozen start were written after test figures of commutators, speed limits and "
-    "sparrows had been seen (docs/experiments.md). Minutes are of a machine that did other things, too.",
+    "sparrows had been seen (docs/experiments.md). Minutes are of a machine that did other things, too. "
+    "By which rules a run was made, its commit in the CSV tells.",
     groups=GROUPS,
 )
