@@ -55,8 +55,8 @@ class Verdict(NamedTuple):
 
     def say(self) -> str:
         """In a line."""
-        less = f"log-loss less by {self.gain:.3f} ± {self.error:.3f} on {self.images:,} images that it did not see"
-        return f"trial of tuning: {less}; {'so the network is tuned' if self.helps else 'so the frozen start stays'}"
+        gained = f"{self.gain:.3f} ± {self.error:.3f} of log-loss gained on {self.images:,} images that it did not see"
+        return f"trial of tuning: {gained}; {'so the network is tuned' if self.helps else 'so the frozen start stays'}"
 
 
 def try_tuning(
