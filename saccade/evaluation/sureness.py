@@ -21,6 +21,29 @@ class Sure(NamedTuple):
     scale: float
 
 
+class Gain(NamedTuple):
+    """By how much less one answer loses than another on the same `images`, and the standard error of that."""
+
+    gain: float
+    error: float
+    images: int
+
+    @classmethod
+    def of(cls, before: Float[Tensor, " n"], after: Float[Tensor, " n"]) -> "Gain":
+        """Of the losses of the same images."""
+        gain = before - after
+        return cls(float(gain.mean()), float(gain.std() / len(gain) ** 0.5), len(gain))
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether that is more than chance.
+
+        >>> Gain(gain=0.1, error=0.05, images=60).is_clear, Gain(gain=0.1, error=0.2, images=60).is_clear
+        (True, False)
+        """
+        return self.gain > self.error
+
+
 def as_sure_as_right(task: Task, logits: Float[Tensor, "n L"], target: Shaped[Tensor, "n ..."]) -> Sure:
     """The losses at the scale of logits that makes their mean least.
 

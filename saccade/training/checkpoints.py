@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from saccade.evaluation.sureness import Gain
 from saccade.files import shown, told, whole_file
 from saccade.runs import RunFolder
 from saccade.system import System
@@ -124,8 +125,7 @@ class BestModel:
 
     def _is_better(self, value: float, losses: Float[Tensor, " n"]) -> bool:
         if self.to_beat is not None and self.best_by is not None:
-            gain = self.to_beat - losses
-            return bool(gain.mean() > gain.std() / len(gain) ** 0.5)
+            return Gain.of(self.to_beat, losses).is_clear
         # Of equals the later one: a few validation images are soon all answered right, long before training has ended.
         return self.best is None or value >= self.best
 

@@ -30,6 +30,7 @@ from saccade.building import build_model
 from saccade.config import ModelConfig
 from saccade.data.dataset import Batch
 from saccade.data.records import Records
+from saccade.evaluation.sureness import Gain
 from saccade.system import System
 from saccade.training.frozen.heads import BagHead, CrossFitted, Standard
 from saccade.training.frozen.judge import Answer, Judge
@@ -117,9 +118,9 @@ def fit_frozen(
     read = reduce(_better, readings)
     answers = (by_glance, by_search, both, *(answer for each in readings for answer in (each.alone, each.together)))
 
+    gain = Gain.of(view.losses, read.together.losses)
     # Where a plain network would do, patches must be worth their cost.
-    beats = _is_clearly_better if view is by_glance else _is_better
-    taken = read.together if beats(read.together, view) else view
+    taken = read.together if (gain.is_clear if view is by_glance else gain.gain > 0) else view
     if taken is by_glance:
         plain = fit_plain(config, judge, lambda: batches("views"))
         return FrozenStart((*answers, plain.answer), plain.answer, None, False, *plain.models)
@@ -142,17 +143,7 @@ def _read(
 
 def _better(smaller: Reading, larger: Reading) -> Reading:
     """Larger patches must be worth their cost, too."""
-    return larger if _is_clearly_better(larger.together, smaller.together) else smaller
-
-
-def _is_better(one: Answer, other: Answer) -> bool:
-    return one.loss < other.loss
-
-
-def _is_clearly_better(one: Answer, other: Answer) -> bool:
-    """By more than a standard error."""
-    gain = other.losses - one.losses
-    return bool(gain.mean() > gain.std() / len(gain) ** 0.5)
+    return larger if Gain.of(smaller.together.losses, larger.together.losses).is_clear else smaller
 
 
 # ---- heads → model

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from saccade.building import load_model
 from saccade.data.dataset import ImageDataset
-from saccade.evaluation.sureness import as_sure_as_right
+from saccade.evaluation.sureness import Gain, as_sure_as_right
 from saccade.runs import RunFolder
 from saccade.runs.run_facts import Facts
 from saccade.system import System
@@ -31,32 +31,10 @@ from saccade.training.tracking import Tracker
 JUDGES = 0  # the part of the training images that judges
 
 
-class Verdict(NamedTuple):
-    """By how much less a tuned model loses on `images` that it never saw, and the standard error of that."""
-
-    gain: float
-    error: float
-    images: int
-
-    @classmethod
-    def of(cls, before: Float[Tensor, " n"], after: Float[Tensor, " n"]) -> "Verdict":
-        """Of the losses of the same images."""
-        gain = before - after
-        return cls(float(gain.mean()), float(gain.std() / len(gain) ** 0.5), len(gain))
-
-    @property
-    def helps(self) -> bool:
-        """Whether that is more than chance.
-
-        >>> Verdict(gain=0.1, error=0.05, images=60).helps, Verdict(gain=0.1, error=0.2, images=60).helps
-        (True, False)
-        """
-        return self.gain > self.error
-
-    def say(self) -> str:
-        """In a line."""
-        gained = f"{self.gain:.3f} ± {self.error:.3f} of log-loss gained on {self.images:,} images that it did not see"
-        return f"trial of tuning: {gained}; {'so the network is tuned' if self.helps else 'so the frozen start stays'}"
+def say(gain: Gain) -> str:
+    """The verdict, in a line."""
+    told = f"{gain.gain:.3f} ± {gain.error:.3f} of log-loss gained on {gain.images:,} images that it did not see"
+    return f"trial of tuning: {told}; {'so the network is tuned' if gain.is_clear else 'so the frozen start stays'}"
 
 
 def try_tuning(
@@ -74,9 +52,9 @@ def try_tuning(
         if files.writes:
             files.trial.path.mkdir(parents=True, exist_ok=True)
         fit(fabric, learner, {"train": rest, "val": judges}, files.trial, facts, console, Tracker())
-        verdict = Verdict.of(before.losses, _ask(fabric, learner.model, judges, recipe).losses)
-        console.print(verdict.say(), soft_wrap=True, highlight=False)
-        facts.note(trial={**verdict._asdict(), "helps": verdict.helps})
+        gain = Gain.of(before.losses, _ask(fabric, learner.model, judges, recipe).losses)
+        console.print(say(gain), soft_wrap=True, highlight=False)
+        facts.note(trial={**gain._asdict(), "helps": gain.is_clear})
         fabric.barrier()
         if files.writes:
             shutil.rmtree(files.trial.path)

@@ -101,7 +101,7 @@ def test_real_sets_with_weights(shared_data, name, sizes):
     assert 8 / values["model.view.scale"] <= min(sizes) / 2
     assert (values["training.name"], values["training.frozen"], values["training.trial"]) == ("tuned", True, True)
     assert values["steps"] >= 500
-    assert values["batch"] * (50_000 + 5 * sizes[0] ** 2) <= 2_000_000  # 4 GB of what a tuned network keeps
+    assert values["batch"] * (50_000 + 5 * sizes[0] ** 2) <= 2_000_000  # what a tuned network keeps in memory
 
 
 def test_what_reads_is_tuned_where_enough_images_can_judge():

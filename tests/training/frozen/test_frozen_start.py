@@ -20,12 +20,13 @@ from saccade.cli import main
 from saccade.config import ModelConfig
 from saccade.data.dataset import Batch, ImageDataset, collate
 from saccade.data.loading import load
+from saccade.evaluation.sureness import Gain
 from saccade.images import unit_range
 from saccade.tasks.single import Single
 from saccade.tasks.task import describe_task
 from saccade.training.frozen import FrozenStart, fit_frozen, heads, teacher
 from saccade.training.frozen.judge import Answer, Judge
-from saccade.training.frozen.trial import Verdict, part_from
+from saccade.training.frozen.trial import part_from
 
 COUNT = 28
 
@@ -240,11 +241,11 @@ def test_tuning_that_makes_nothing_better_leaves_the_frozen_start(photos, weight
 
 def test_a_verdict_is_told_by_the_differences_of_single_images():
     before = torch.tensor([0.1, 5.0, 0.3, 2.0])
-    verdict = Verdict.of(before, before - torch.tensor([0.3, 0.1, 0.3, 0.1]))
+    verdict = Gain.of(before, before - torch.tensor([0.3, 0.1, 0.3, 0.1]))
     assert verdict.gain == pytest.approx(0.2)
     assert verdict.error == pytest.approx((0.04 / 3) ** 0.5 / 2)
-    assert verdict.helps
-    assert not Verdict.of(before, before - torch.tensor([2.0, -1.0, 1.0, -1.0])).helps
+    assert verdict.is_clear
+    assert not Gain.of(before, before - torch.tensor([2.0, -1.0, 1.0, -1.0])).is_clear
 
 
 def on_trial(photos: Path, weights: Path, run: Path) -> list[str]:
@@ -254,7 +255,7 @@ def on_trial(photos: Path, weights: Path, run: Path) -> list[str]:
 
 @pytest.mark.parametrize("helps", [True, False])
 def test_a_trial_decides_whether_the_network_is_tuned(photos, weights, helps, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(Verdict, "helps", helps)
+    monkeypatch.setattr(Gain, "is_clear", helps)
     monkeypatch.setattr(Single, "right", lambda self, logits, target: torch.zeros(len(target)))
     run = tmp_path / "run"
     assert main(on_trial(photos, weights, run)) == 0
@@ -280,7 +281,7 @@ def test_there_is_no_trial_where_nothing_is_to_be_gained(photos, weights, tmp_pa
 
 
 def test_a_run_that_is_killed_in_its_trial_goes_on_there(photos, weights, tmp_path, monkeypatch):
-    monkeypatch.setattr(Verdict, "helps", True)
+    monkeypatch.setattr(Gain, "is_clear", True)
     monkeypatch.setattr(Single, "right", lambda self, logits, target: torch.zeros(len(target)))
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert main(on_trial(photos, weights, whole)) == 0
