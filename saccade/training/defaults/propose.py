@@ -23,9 +23,7 @@ AFTER_FROZEN_LR = 1e-4  # three times that lost more of what the heads knew than
 BATCH = 16
 BATCH_IMAGE_PX = 64_000_000  # as bytes and as floats: 1 GB
 BATCH_PATCH_PX = 4_000_000  # with a ResNet-18's activations: about 2 GB
-BATCH_TUNED_PX = (
-    2_000_000  # of views and patches, with those of tf_efficientnet_lite0: about 3 GB, reckoned
-)
+BATCH_TUNED_PX = 2_000_000  # of views and patches, with those of tf_efficientnet_lite0: about 3 GB, reckoned
 PASSES = 60
 FEWEST_STEPS, MOST_STEPS = 500, 20_000
 IMBALANCE = 3
